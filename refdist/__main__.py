@@ -38,7 +38,8 @@ from typing import NoReturn
 
 import refdist
 from refdist.backends.mpi import alone, hosts
-from refdist.backends.mpi.supervisor import ENDING
+from refdist.backends.mpi.logs import LABEL_VARIABLE
+from refdist.backends.mpi.supervisor import ENDING, TIMEOUT_VARIABLE
 from refdist.insight import explorer
 from refdist.tf import programs
 from refdist.tf.stand_in import install
@@ -66,6 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
     launch.add_argument("--hosts", metavar="HOST:N,...", help="start N processes on each of these hosts (default: on "
                         "this one, or in a job of Slurm on its hosts)")
     launch.add_argument("--hostfile", type=Path, metavar="FILE", help="the same hosts in a file, one on each line")
+    launch.add_argument("--timeout", type=float, metavar="SECONDS", help="how long processes wait for each other "
+                        "(default REFDIST_TIMEOUT, or 300)")
+    launch.add_argument("-l", "--label", action="store_true", help="print the name of the worker before each line")
+    launch.add_argument("--log-dir", type=Path, metavar="FOLDER", help="also write what each worker prints into files, "
+                        "FOLDER/attempt_0/worker-1/stdout.log and stderr.log")
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
     explore.add_argument("--faults", metavar="FAULTS", help=f'lose workers, too: "{explorer.ANY_WORKER}" or '
@@ -107,6 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     if "processes" in options:
         if options.ps < 0 or (options.processes if options.ps else options.workers) is not None:
             parser.error("write -n for workers alone, or --workers and --ps")
+        if options.timeout is not None and not options.timeout > 0:
+            parser.error(f"--timeout is {options.timeout:g}; write a number of seconds above 0")
         if options.max_restarts < 0:
             parser.error(f"--max-restarts is {options.max_restarts}; write how often a lost job is started again")
         try:
@@ -221,12 +229,17 @@ def _wanted(options: argparse.Namespace) -> dict[str, object]:
         if not (listed and options.max_restarts):
             raise ValueError("--min-workers needs --max-restarts and several hosts, by --hosts, --hostfile or Slurm; "
                              "on this host a job is started again with all workers")
-    return {"size": size, "restarts_at_most": options.max_restarts, "listed": listed, "fewest": fewest}
+    return {"size": size, "restarts_at_most": options.max_restarts, "listed": listed, "fewest": fewest,
+            "log_dir": "" if options.log_dir is None else os.path.abspath(options.log_dir)}
 
 
 def _launch(options: argparse.Namespace, wanted: dict[str, object]) -> NoReturn:
     if options.ps:
         os.environ[SERVERS_VARIABLE] = str(options.ps)
+    if options.timeout is not None:
+        os.environ[TIMEOUT_VARIABLE] = f"{options.timeout:g}"
+    if options.label:
+        os.environ[LABEL_VARIABLE] = "1"
     if options.max_restarts:
         os.environ[RESTARTS_VARIABLE] = str(options.max_restarts)
     if options.record:

@@ -37,7 +37,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from refdist.backends.mpi import hosts, processes, restarts
+from refdist.backends.mpi import hosts, logs, processes, restarts
 from refdist.backends.mpi.reports import Line, Message, task
 from refdist.backends.mpi.supervisor import (
     ENDING,
@@ -60,7 +60,7 @@ _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 
 def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[tuple[str, int]] = (),
-         fewest: int | None = None) -> int:
+         fewest: int | None = None, log_dir: str = "") -> int:
     """Starts workers with a command, and again when one was lost (`restarts`); returns the exit status.
 
     Args:
@@ -69,6 +69,7 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
         command: the words that start a worker.
         listed: the hosts, each with its room; none for this host, or what mpiexec finds by itself.
         fewest: how few workers may go on when hosts are gone; None for all.
+        log_dir: a folder for what the workers print; "" for none.
     """
     all_hosts = [hosts.Host(*host) for host in listed]
     woken = processes.woken_by(*ENDING)
@@ -90,13 +91,17 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
             text = f"{', '.join(gone)} {'does' if len(gone) == 1 else 'do'} not answer; "
             if workers < (size if fewest is None else fewest):
                 text += f"there is room for {_counted(workers)}, and at least {fewest or size} are needed"
-                write(prefixed("launcher", text))
-                return restarts.Ended(FAILED, prefixed("launcher", text).rstrip(), False, None, 0)
+                return _not_started(text)
             write(prefixed(
                 "launcher", f"{text}{_counted(workers)} of {size} start on {', '.join(map(str, where))}"))
         # OpenMPI's counts cores.
         words = [program, *(["--oversubscribe"] if of_openmpi else []), *hosts.words(where, of_openmpi), "-n",
                  str(workers), *supervised]
+        if log_dir:
+            try:
+                os.environ[logs.FOLDER_VARIABLE] = logs.attempt(log_dir)
+            except OSError as error:
+                return _not_started(f"{error.filename} cannot be made: {error.strerror}")
         key = secrets.token_hex(16)
         after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
         launch = _Launch(workers, words, key, woken, after)
@@ -107,6 +112,12 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
         return ended
 
     return restarts.run(restarts_at_most, start, woken)
+
+
+def _not_started(why: str) -> restarts.Ended:
+    line = prefixed("launcher", why)
+    write(line)
+    return restarts.Ended(FAILED, line.rstrip(), False, None, 0)
 
 
 def _counted(count: int) -> str:

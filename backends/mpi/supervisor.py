@@ -43,10 +43,11 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from refdist.backends.mpi import processes
+from refdist.backends.mpi import logs, processes
 from refdist.backends.mpi.datagrams import Notice
+from refdist.backends.mpi.logs import Printed
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
-from refdist.workers.launcher import launched, on_this_host, prefixed
+from refdist.workers.launcher import Task, launched, on_this_host, prefixed, task_of
 
 VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk
@@ -100,6 +101,7 @@ class Supervisor:
         self._failed = self._broken = False  # whether this process has said it; because of a process of the launcher
         self._if_first = False  # that is left out when a worker has failed before
         self._notices: list[Notice] = []
+        self._printed: Printed | None = None
         self._told = 0  # the last signal by which the worker was told to end
         self._limit = 0.0  # seconds left for the start; 0 for no limit
         self._initialized = False  # whether MPI has started
@@ -130,9 +132,20 @@ class Supervisor:
         self._here.close()
         return self._there
 
-    def watch(self, child: int) -> NoReturn:
-        """Watches the worker, and ends as it does."""
+    @property
+    def task(self) -> Task:
+        """That of the worker, before it says another one."""
+        return task_of(self._who["rank"], self._who["of"])
+
+    def watch(self, child: int, printed: Printed | None = None) -> NoReturn:
+        """Watches the worker, and ends as it does.
+
+        Args:
+            child: the worker.
+            printed: what passes on what it prints; None where it prints by itself.
+        """
         self._child = child
+        self._printed = printed
         self._there.close()
         if not self._launched:
             self._after = processes.outlived(_remove)
@@ -141,6 +154,9 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         todo = self._todo
         todo |= {woken.fileno(): lambda: self._signalled(woken.recv(64)), self._here.fileno(): self._hear}
+        if printed is not None:
+            for source, passed in printed.sources().items():
+                todo[source] = functools.partial(_unless_closed, passed)
         self._tell("running")
         self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
         for pid in self._above:
@@ -251,6 +267,8 @@ class Supervisor:
                 self._told = number
 
     def _ended(self, code: int) -> None:
+        if self._printed is not None:
+            self._printed.drain()
         was_told = code < 0 and bool(self._told) and -code in (self._told, signal.SIGTERM, signal.SIGKILL)
         self._status = FAILED if self._waited else 128 + self._told if was_told else code if code >= 0 else 128 - code
         self._limit, self._stopped, self._kill_at = 0.0, 0.0, _NEVER
@@ -383,6 +401,8 @@ class Supervisor:
                          **({"weak": True} if self._weak and self._status == FAILED else {})})
 
     def _report(self, text: str, wait: float, **more: object) -> None:
+        if self._printed is not None:
+            self._printed.keep(text)
         if not self._line.send({**self._who, "text": text, "wait": wait, **more}) and not more.get("warning"):
             self._answered({"answer": "printed", "status": self._known})
 
@@ -400,6 +420,8 @@ class Supervisor:
 
     def _leave(self) -> NoReturn:
         """Ends this process, and with it the job if the worker has failed."""
+        if self._printed is not None:
+            self._printed.drain()
         self._line.close()
         processes.remove_shared_memory(os.path.basename(self._folder))
         status = self._status or 0
@@ -454,6 +476,10 @@ def _nothing() -> object:
     return None
 
 
+def _unless_closed(passed: Callable[[], bytes | None]) -> object:
+    return _CLOSED if passed() == b"" else None
+
+
 def _late(seconds: float, initialized: bool = False) -> str:
     if initialized:
         return (f"[RD01] starting: MPI has started in all processes, but within {seconds:g} s not all of them have "
@@ -493,8 +519,15 @@ def _asked(pmi: int, question: str, key: str) -> str:
 def supervise(command: list[str]) -> NoReturn:
     """Starts a worker and watches it."""
     supervisor = Supervisor()
+    try:
+        printed = logs.printed(supervisor.task, os.environ)
+    except OSError as error:
+        write(prefixed(str(supervisor.task), f"{error.filename} cannot be written: {error.strerror}"))
+        os._exit(FAILED)
     child = supervisor.fork()
     if child == 0:
+        if printed is not None:
+            printed.become()
         os.set_inheritable(supervisor.worker().fileno(), True)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a strategy (`failure`)
         try:
@@ -502,7 +535,7 @@ def supervise(command: list[str]) -> NoReturn:
         except OSError as error:
             os.write(2, f"{command[0]}: {error.strerror}\n".encode())
             os._exit(127)
-    supervisor.watch(child)
+    supervisor.watch(child, printed)
 
 
 def limit(process: int, seconds: float, who: str) -> None:
