@@ -44,6 +44,7 @@ CAUGHT: dict[type[wrong_trainers.Trainer], set[str]] = {
     wrong_trainers.CombinesOnlyMatrices: {"same-weights"},
     wrong_trainers.DrawsWeightsOfItsOwn: {"weights-equal"},
     wrong_trainers.TrainsOnAllRowsEverywhere: {"is-distributed"},
+    wrong_trainers.TrainsOnTheFirstReplica: {"is-distributed"},
     wrong_trainers.RepeatsTheFirstRows: {
         "rows-once", "uneven-end", "empty-part", "validation-rows-once", "metrics-of-all-rows"},
     wrong_trainers.RepeatsRowsThatDoNotCount: {"rows-once"},
@@ -88,12 +89,14 @@ CAUGHT: dict[type[wrong_trainers.Trainer], set[str]] = {
     wrong_trainers.ForgetsTheMomentum: {"checkpoint-n-to-m"},
     wrong_trainers.ScalesTheRestoredRate: {"checkpoint-n-to-m"},
     wrong_trainers.StopsAlone: {"early-stop"},
+    wrong_trainers.AnswersForTheOneThatStopped: {"early-stop"},
     wrong_trainers.NeverStops: {"early-stop"},
     wrong_trainers.HangsWhenOneStops: {"early-stop"},
     wrong_trainers.GoesOnAfterAnException: {"exception-ends-all"},
     wrong_trainers.HangsAfterAnException: {"exception-ends-all"},
     wrong_trainers.EndsWellAfterAnException: {"exception-ends-all"},
     wrong_trainers.KeepsAnExceptionToItself: {"exception-ends-all"},
+    wrong_trainers.GoesOnAfterADeath: {"death-ends-all"},
     wrong_trainers.HangsAfterADeath: {"death-ends-all"},
     wrong_trainers.LeavesProcessesAfterADeath: {"death-ends-all"},
 }
@@ -191,6 +194,13 @@ def test_silence_is_wrong_where_a_clause_says_so(clause: str, outcome: str) -> N
 def test_an_answer_that_lacks_something_is_errored_and_says_what(whole: Any, said: str) -> None:
     verdict = verdict_on("clip-by-value", runner.Result(whole=whole))
     assert verdict.outcome == "errored" and said in verdict.message
+
+
+def test_a_replica_that_says_the_rows_of_some_steps_is_errored() -> None:
+    [result] = answers(wrong_trainers.Trainer, "is-distributed")
+    result.each[1]["rows"].pop()
+    verdict = verdict_on("is-distributed", result)
+    assert verdict.outcome == "errored" and "replica 1 says the rows of 1 of 2 steps" in verdict.message
 
 
 def with_a_nan(value: Any) -> Any:

@@ -348,6 +348,11 @@ class TrainsOnAllRowsEverywhere(Trainer):
         return np.random.default_rng(seed)
 
 
+class TrainsOnTheFirstReplica(Trainer):
+    def dealt(self, batch: list[int]) -> list[list[int]]:
+        return [batch, *([] for _ in self.replicas[1:])]
+
+
 # Rows
 
 
@@ -641,6 +646,14 @@ class StopsAlone(Trainer):
         return bool(replica == self.job["stop"]["replica"])
 
 
+class AnswersForTheOneThatStopped(StopsAlone):
+    def train(self) -> runner.Result:
+        result = super().train()
+        if self.job["stop"]:
+            result.whole["weights"] = self.copies[self.job["stop"]["replica"]]
+        return result
+
+
 class NeverStops(Trainer):
     def stops(self, replica: int) -> bool:
         return False
@@ -674,6 +687,10 @@ class EndsWellAfterAnException(Fails):
 
 class KeepsAnExceptionToItself(Fails):
     result = runner.Result(broken="it ended with status 1", status=1, output="exit status 1")
+
+
+class GoesOnAfterADeath(Fails):
+    how, result = "death", runner.Result(whole={"done": True})
 
 
 class LeavesProcessesAfterADeath(Fails):
