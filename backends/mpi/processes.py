@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import glob
 import os
+import shutil
 import signal
 import socket
 import time
@@ -293,6 +294,8 @@ def remove_shared_memory(names: str) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Removes a file that may be gone; nothing for ""."""
+    """Removes a file, or a folder with all that is in it, that may be gone; nothing for ""."""
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.unlink(path)

@@ -135,6 +135,10 @@ class Desk:
         if message["state"] == "ended":
             self._quiet.add(rank)
 
+    def is_gone(self, rank: int) -> None:
+        """Of a worker whose supervisor has died nothing more will come."""
+        self._quiet.add(rank)
+
     def due(self, now: float) -> tuple[str, list[tuple[Any, Message]]]:
         """What is to be printed now, and the answers to be sent afterwards."""
         text, answers = "", list[tuple[Any, Message]]()

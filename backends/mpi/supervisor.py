@@ -64,6 +64,7 @@ _DESK_SECONDS = 5.0  # how long the desk may take to print what is due
 _STEP = 0.5  # the longest wait while time counts; beyond it, this process did not run
 _NEVER = float("inf")
 _OWN = "/proc/self/fd/2"
+_FOLDER_VARIABLE = "PMIX_SERVER_TMPDIR"  # of OpenMPI's mpiexec, which the launch command removes after it
 _CLOSED = object()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
             signal.SIGCONT)
@@ -86,7 +87,8 @@ class Supervisor:
         self._who: Message = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
                      "proxy": next(iter(self._above), 0) if self._pmi >= 0 else 0}
         self._memory = self._folder = ""  # what MPI's files in shared memory are called; that of UCX, in a folder
-        self._topology = ""  # a file that MPICH's launcher leaves when a job is aborted
+        # A file that MPICH's launcher leaves when a job is aborted; the folder that OpenMPI's leaves when it is killed.
+        self._topology = "" if self._pmi >= 0 else os.environ.get(_FOLDER_VARIABLE, "")
         self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = 0
         self._after: socket.socket | None = None  # a process that tidies when this one is killed
@@ -430,8 +432,8 @@ class Supervisor:
             if self._weak and status == FAILED:
                 status = self._elsewhere or FAILED
             processes.remove_shared_memory(self._memory)
-            processes.remove_file(self._topology)
             if self._pmi >= 0:
+                processes.remove_file(self._topology)
                 with contextlib.suppress(OSError):
                     os.write(self._pmi, b"cmd=abort exitcode=%d\n" % status)
                 self._wait_for_the_launcher()

@@ -1,7 +1,7 @@
 """Goes wrong on one worker: faults.py KIND VICTIM, in several processes; SECONDS is how long the others wait for it.
 
-With a SHM, every worker appends the names of its shared memory to that file.  READY is a folder in which processes
-wait for each other before they start.  AT is a file that is made when it goes wrong.
+With a SHM, every worker appends the names of its shared memory, and of its launcher's folder, to that file.  READY is a
+folder in which processes wait for each other before they start.  AT is a file that is made when it goes wrong.
 """
 
 from __future__ import annotations
@@ -110,7 +110,10 @@ if __name__ == "__main__":
     rank = strategy.extended.transport.rank
     if "SHM" in os.environ:
         with open("/proc/self/maps") as maps, open(os.environ["SHM"], "a") as file:
-            file.writelines(sorted({path + "\n" for path in re.findall(r"/dev/shm/\S+", maps.read())}))
+            names = {*re.findall(r"/dev/shm/\S+", maps.read())}
+            if "REFDIST_LAUNCHER" in os.environ and "PMIX_SERVER_TMPDIR" in os.environ:
+                names.add(os.environ["PMIX_SERVER_TMPDIR"])  # a folder of OpenMPI's mpiexec
+            file.writelines(sorted(name + "\n" for name in names))
 
     def total() -> float:
         rows = 4 if kind == "shape" and rank == victim else 3
