@@ -11,6 +11,7 @@ import pytest
 
 import refdist
 from refdist import runtime
+from refdist.strategies import watch
 
 
 def mirrored(count: int = 4) -> refdist.MirroredStrategy:
@@ -43,6 +44,13 @@ def test_the_replica_that_brings_it_is_named_once_for_a_line(op: str, bad: float
     [message] = reduced(lambda i: np.array([1, bad if i == 2 else 1], dtype), op)
     assert message.startswith(f"[RD42] all_reduce: replica 2 contributes {word}, the first at [1] of replica 2's array")
     assert "what the other replicas contribute is finite" in message
+
+
+def test_every_finite_float16_is_finite() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for one in every:
+        assert watch._finite(np.array([1, one, 0], np.float16)) == np.isfinite(one)
+    assert watch._finite(every[np.isfinite(every)].reshape(2, -1)) and watch._finite(every[:0])
 
 
 @pytest.mark.parametrize(("bad", "ignored", "silent"), [

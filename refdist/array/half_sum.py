@@ -27,7 +27,7 @@ _SHIFT = 13  # bits by which a float32 has more mantissa
 _SIGN_AND_NUMBER = np.int32(-0x70000001)  # of the bits after the shift, without copies of the sign below it
 _NEXT = np.int32(1 << 23)  # one in the exponent of a float32
 _TOO_LARGE = np.int32(1 << 28)  # a bit that only an exponent of 31 and more has when one is added to it
-_SMALL = np.int32([1 << _SHIFT])  # the smallest float16
+_SMALL = np.array([1 << _SHIFT], np.int32)  # the smallest float16
 
 Numbers = npt.NDArray[np.generic]
 

@@ -93,7 +93,8 @@ def _like(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 def _look_for_nan(arrays: Sequence[npt.NDArray[np.generic]], total: npt.NDArray[np.generic]) -> None:
     if total.size < _VECTORS and total.dtype.kind == "f":
-        square: Any = np.vdot(total, total)  # says nothing of overflow, as `dot` does; of numbers it is never NaN
+        numbers: Any = total
+        square = np.vdot(numbers, numbers)  # says nothing of overflow, as `dot` does; of numbers it is never NaN
         if square == square:
             return
     if _keeps_first(total.dtype):
