@@ -3,8 +3,9 @@
     python benchmarks/mpi.py [--workers 2 | --hosts 2,2] [--torch]
 
 The gradients of ResNet-50, 161 float32 arrays with 25.6 million numbers, are summed over the workers; and one
-scalar; and one array of some other sizes.  The ways take turns, and the quickest call counts, because other programs
-may keep the cores busy.  --torch adds torch.distributed with gloo.
+scalar; and one array of some other sizes, which is gathered and broadcast, too; and as many numbers of 16 bits.  The
+ways take turns.  Of each the quickest call and the median of the rounds' medians are printed, because other programs
+may keep the cores busy; how many there are is printed, too.  --torch adds torch.distributed with gloo.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -86,34 +88,54 @@ def worker(rounds: int, with_torch: bool) -> None:
         ways |= of_size(strategy, comm, size, inner)
     if with_torch:
         ways |= torch_ways(gradients, rank, comm)
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for turn in range(rounds + 1):
         for name, (call, inner) in ways.items():
             comm.Barrier()
+            took = []
             for _ in range(inner):
                 start = time.perf_counter()
                 call()
-                if turn:
-                    times[name].append(time.perf_counter() - start)
-    slowest = comm.gather({name: min(found) for name, found in times.items()})
+                took.append(time.perf_counter() - start)
+            if turn:
+                times[name].append((min(took), statistics.median(took)))
+    # Of the worker that takes longest.
+    found = comm.gather({name: (min(best for best, _ in of_way), statistics.median(median for _, median in of_way))
+                         for name, of_way in times.items()})
     first = kept[0][0]
     assert float(first.flat[0]) == sum(range(1, comm.Get_size() + 1))
     if rank == 0:
-        print("RESULT" + json.dumps({name: max(found[name] for found in slowest) for name in ways}))
+        print("RESULT" + json.dumps({name: [max(seconds) for seconds in zip(*(of_one[name] for of_one in found),
+                                                                            strict=True)] for name in ways}))
 
 
 def of_size(strategy: Any, comm: Any, size: int, inner: int) -> dict[str, tuple[Callable[[], Any], int]]:
-    """One array of so many bytes, by raw MPI and by refdist."""
+    """One array of so many bytes, by raw MPI and by refdist; and as many numbers of 16 bits, beside float32."""
+    import ml_dtypes
     import numpy as np
     from mpi4py import MPI
 
     import refdist
 
-    array = np.ones(size // 4, np.float32)
-    out = np.empty_like(array)
-    return {f"{name(size)}: raw Allreduce": (lambda: comm.Allreduce(array, out, MPI.SUM), inner),
-            f"{name(size)}: refdist run + all_reduce": (lambda: strategy.run(
-                lambda: refdist.get_replica_context().all_reduce("SUM", array)), inner)}
+    array = np.random.default_rng(comm.Get_rank()).standard_normal(size // 4).astype(np.float32)
+    out, everything, told = np.empty_like(array), np.empty((comm.Get_size(), array.size), np.float32), array.copy()
+    transport, context = strategy.extended.transport, refdist.get_replica_context
+
+    def total(of: Any) -> Callable[[], Any]:
+        return lambda: strategy.run(lambda: context().all_reduce("SUM", of))
+
+    ways = {f"{name(size)}: raw Allreduce": lambda: comm.Allreduce(array, out, MPI.SUM),
+            f"{name(size)}: refdist run + all_reduce": total(array),
+            f"{name(size)} from each: raw Allgather": lambda: comm.Allgather(array, everything),
+            f"{name(size)} from each: refdist run + all_gather": lambda: strategy.run(
+                lambda: context().all_gather(array, 0)),
+            f"{name(size)} from the first: raw Bcast": lambda: comm.Bcast(told),
+            f"{name(size)} from the first: refdist broadcast": lambda: transport.broadcast(
+                transport.call("broadcasting", like=array), array)}
+    if size >= 1 << 20:
+        ways |= {f"{size // 4:,} numbers: {np.dtype(dtype).name}": total(array.astype(dtype))
+                 for dtype in (np.float32, np.float16, ml_dtypes.bfloat16)}
+    return {way: (call, inner) for way, call in ways.items()}
 
 
 def name(size: int) -> str:
@@ -175,13 +197,15 @@ def main() -> None:
         command = [str(launcher), "-n", str(options.workers), *program]
         output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     found = json.loads(output.split("RESULT")[1])
-    raw = found["raw Allreduce, one packed buffer"]
-    print(f"{os.cpu_count()} cores, 161 arrays, 102 MB")
-    print("| way | time | speed relative to raw Allreduce |\n|---|---|---|")
-    for way, seconds in found.items():
-        one, of_its_own, _ = way.partition(": ")
-        peer = found[f"{one}: raw Allreduce"] if of_its_own else raw
-        print(f"| {way} | {seconds * 1e6:,.1f} us | {peer / seconds:.2f} x |")
+    load = ", ".join(f"{one:.0f}" for one in os.getloadavg())
+    print(f"{os.cpu_count()} cores, load {load}; 161 arrays are 102 MB")
+    print("| way | best | median | speed relative to the first way | of medians |\n|---|---|---|---|---|")
+    peers: dict[str, list[float]] = {}
+    for way, (best, median) in found.items():
+        topic, of_its_own, _ = way.partition(": ")
+        peer = peers.setdefault(topic if of_its_own else "", [best, median])
+        print(f"| {way} | {best * 1e6:,.1f} us | {median * 1e6:,.1f} us | {peer[0] / best:.2f} x | "
+              f"{peer[1] / median:.2f} x |")
 
 
 if __name__ == "__main__":
