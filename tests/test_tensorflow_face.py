@@ -6,11 +6,12 @@ is asked the same: what is expected here is what it computes.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -194,6 +195,58 @@ def test_a_gradient_is_that_of_all_reads_of_a_variable(tf: Any) -> None:
     dv, [dw], other = tape.gradient(y, (v, [w], tf.Variable(1.0)))
     assert (dv.numpy().tolist(), dw.numpy(), other) == ([7.0, 12.0], 5.0, None)
     assert y.numpy() == 16.0 and not (y * 2).requires_grad
+
+
+# With TensorFlow 2.21's values: an array is an operand in the dtype of the tensor.
+OPERANDS: dict[str, tuple[Callable[[Any], Any], list[float], list[float] | None]] = {
+    "x - y": (lambda x: x - np.ones(2, F32), [1, 2], [1, 1]),
+    "y - x": (lambda x: np.ones(2, F32) - x, [-1, -2], [-1, -1]),
+    "x - float64": (lambda x: x - np.array([0.5, 0.25]), [1.5, 2.75], [1, 1]),
+    "float64 - x": (lambda x: np.array([0.5, 0.25]) - x, [-1.5, -2.75], [-1, -1]),
+    "int - x": (lambda x: np.array([1, 2]) - x, [-1, -1], [-1, -1]),
+    "x - bool": (lambda x: x - np.array([True, False]), [1, 3], [1, 1]),
+    "y * x": (lambda x: np.array([2, 3], F32) * x, [4, 9], [2, 3]),
+    "y / x": (lambda x: np.array([2, 3], F32) / x, [1, 1], [-0.5, -1 / 3]),
+    "y ** x": (lambda x: np.ones(2, F32) ** x, [1, 1], [0, 0]),
+    "y % x": (lambda x: np.ones(2, F32) % x, [1, 1], [0, 0]),
+    "y @ x": (lambda x: np.array([[1, 2]], F32) @ x, [8], [1, 2]),
+    "a number of NumPy": (lambda x: np.float64(2) * x, [4, 6], [2, 2]),
+    "y < x": (lambda x: np.array([1, 4], F32) < x, [True, False], None),
+    "read-only": (lambda x: np.broadcast_to(F32(1), 2) * x, [2, 3], [1, 1])}
+
+
+@needs_keras
+@pytest.mark.parametrize("what", OPERANDS)
+@pytest.mark.parametrize("made", ["tensor", "variable", "variable of Keras", "variable of Keras in a scope"])
+def test_a_tape_records_operators_with_arrays_of_numpy(tf: Any, what: str, made: str) -> None:
+    operate, wanted, gradient = OPERANDS[what]
+    start = np.array([2, 3], F32)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope() if "scope" in made else contextlib.nullcontext():
+        x = {"tensor": tf.constant, "variable": tf.Variable}.get(made, tf.keras.Variable)(start)
+        with tf.GradientTape() as tape:
+            if made == "tensor":
+                tape.watch(x)
+            y = operate(x)
+        slope = tape.gradient(y, x)
+    assert y.numpy().tolist() == wanted
+    # An operator that Keras's variable has itself promotes as Keras does.
+    promoted = what == "x - float64" and "Keras" in made
+    assert y.numpy().dtype == (bool if gradient is None else F64 if promoted else F32)
+    assert slope is None if gradient is None else slope.numpy().tolist() == pytest.approx(gradient)
+
+
+@needs_keras
+def test_other_functions_of_numpy_compute_with_the_numbers_of_a_tensor(tf: Any) -> None:
+    x = tf.constant([4.0, 9.0])
+    for found in np.sqrt(x), np.sqrt(tf.keras.Variable([4.0, 9.0])):
+        assert isinstance(found, np.ndarray) and found.tolist() == [2.0, 3.0]
+    assert np.add.reduce(x) == 13.0 and np.maximum(x, np.array([5, 5], F32)).tolist() == [5.0, 9.0]
+    total = np.ones(2, F32)
+    total += x
+    assert total.tolist() == [5.0, 10.0]
+    with tf.GradientTape() as tape, pytest.raises(RuntimeError, match="requires grad"):
+        tape.watch(x)
+        np.sqrt(x)
 
 
 @needs_keras

@@ -17,7 +17,7 @@ from refdist.array.convert import HoldsArray, for_guest, guest_named, guest_of, 
 from refdist.array.types import Array
 
 # The functions of NumPy that are operators, for arrays whose library does not know NumPy's functions.
-_OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
+OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.matmul: operator.matmul,
     np.true_divide: operator.truediv, np.floor_divide: operator.floordiv, np.remainder: operator.mod,
     np.power: operator.pow, np.left_shift: operator.lshift, np.right_shift: operator.rshift,
@@ -67,7 +67,7 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
         arrays = [for_guest(guest, item._read()) if isinstance(item, ArrayOperators) else item for item in inputs]
         call = getattr(ufunc, method)
         if method == "__call__" and not kwargs and any(map(ignores_ufuncs, arrays)):
-            call = _OPERATORS.get(ufunc, call)
+            call = OPERATORS.get(ufunc, call)
         try:
             return call(*arrays, **kwargs)
         except errors.RefdistError:

@@ -3,8 +3,12 @@
 Tensors are PyTorch's.  Two things about them are TensorFlow's.  Gradients are recorded inside a tape and nowhere else,
 so PyTorch's recording is off in the thread that first uses Keras or a tape, from then on; a tape turns it on, and puts
 back what was before.  A loop of PyTorch in the same thread says `torch.enable_grad()`; one that does not is told so by
-`backward`.  And a tensor that was computed inside a tape is a value outside it: `.numpy()` returns its numbers, where
+`backward`.  A tensor that was computed inside a tape is a value outside it: `.numpy()` returns its numbers, where
 PyTorch would ask for `detach()` first.
+
+And a tensor takes arrays of NumPy as operands, on both sides: `model(x) - y` is a tensor, and a tape records it.  As on
+TensorFlow the array is taken in the dtype of the tensor.  PyTorch has no such operator and leaves it to NumPy, which
+asks the tensor by `__array_ufunc__`; so operators between tensors are as fast as before.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import HoldsArray
+from refdist.array.operators import OPERATORS
 
 
 @functools.cache
@@ -90,10 +95,33 @@ def _prepare() -> None:
         return own(self.detach() if recorded else self, force=force)
 
     torch.Tensor.numpy = numpy
+    torch.Tensor.__array_ufunc__ = _array_ufunc
+    import keras
+
+    keras.Variable.__array_ufunc__ = _array_ufunc
     torch.autograd.backward = _told(torch.autograd.backward)
     from keras.src.backend.torch.trainer import TorchTrainer
 
     TorchTrainer.train_step = _recorded(TorchTrainer.train_step)
+
+
+def _array_ufunc(_: Any, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    # NumPy's operators with a tensor are the tensor's; its other functions compute with the numbers.
+    import keras
+    import torch
+
+    call = OPERATORS.get(ufunc) if method == "__call__" and not options else None
+    if call is None:
+        return getattr(ufunc, method)(*[
+            np.asarray(item) if isinstance(item, (torch.Tensor, keras.Variable)) else item for item in inputs], **options)
+    operands = [item.value if isinstance(item, keras.Variable) else item for item in inputs]
+    tensor = next(item for item in operands if isinstance(item, torch.Tensor))
+    return call(*[_beside(tensor, item) if isinstance(item, (np.ndarray, np.generic)) else item for item in operands])
+
+
+def _beside(tensor: Any, operand: Any) -> Any:
+    array = np.asarray(operand)
+    return torch().as_tensor(array if array.flags.writeable else array.copy(), dtype=tensor.dtype, device=tensor.device)
 
 
 def _told(backward: Callable[..., Any]) -> Callable[..., Any]:
