@@ -77,6 +77,23 @@ def numbers(variable: Any) -> list[Any]:
     return np.asarray(variable.numpy()).tolist()  # type: ignore[no-any-return]
 
 
+# --- Statistics ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_the_variance_of_numbers_far_from_zero_is_that_of_their_distances(dtype: str) -> None:
+    x = keras.ops.cast(np.arange(8).reshape(4, 2) * 0.5 + (16 if "16" in dtype else 10_000), dtype)
+    for keepdims in (False, True):
+        for moment in keras.ops.moments(x, axes=[0], keepdims=keepdims):
+            assert keras.backend.standardize_dtype(moment.dtype) == dtype
+            assert tuple(moment.shape) == ((1, 2) if keepdims else (2,))
+        assert moment.reshape(-1).tolist() == [1.25, 1.25]
+    layer = keras.layers.BatchNormalization(dtype=dtype)
+    found = keras.ops.convert_to_numpy(keras.ops.cast(layer(x, training=True), "float32"))
+    wanted = np.array([-1.5, -0.5, 0.5, 1.5]) / np.sqrt(1.25 + 1e-3)
+    assert found[:, 0] == pytest.approx(wanted, rel=1e-2 if "16" in dtype else 1e-6)
+
+
 # --- Variables -----------------------------------------------------------------------------------------------
 
 

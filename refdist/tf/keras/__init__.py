@@ -17,6 +17,7 @@ tf.distribute.  What is made outside any scope stays Keras's own.
 * `trainer`, `batches`: `fit`, `evaluate` and `predict` run their steps on the replicas.
 * `randomness`: what seeds mean where several replicas draw.
 * `dtypes`: float64 stays float64.
+* `statistics`: the mean and the variance of a batch are computed as on TensorFlow.
 """
 
 from __future__ import annotations
@@ -55,6 +56,6 @@ def connect() -> ModuleType:
     if backend != "torch":
         raise errors.error("RD20", "refdist.tf.keras.connect", f"Keras runs on the backend {backend!r}",
                            "Set KERAS_BACKEND=torch before Keras is imported, or leave it unset.")
-    for part in ("variables", "optimizers", "losses", "trainer", "randomness", "dtypes"):
+    for part in ("variables", "optimizers", "losses", "trainer", "randomness", "dtypes", "statistics"):
         import_module(f"{__name__}.{part}").connect()
     return keras
