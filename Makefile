@@ -66,7 +66,7 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
 	    tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
 	.venv-interop/bin/python -m pytest tests/test_collectives.py
-	.venv-interop/bin/python -m pytest tests/test_tensor_types.py
+	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_mistakes.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
-from refdist.array import collectives
+from refdist.array import collectives, replica_checks
 from refdist.array.backend import constant, current_backend
 from refdist.array.convert import as_array, astype, dtype_of, library_of, native, on_device_of, to_array, xp_of
 from refdist.array.float_errors import Reported
 from refdist.array.types import Array
-from refdist.core import context_stack
+from refdist.core import checks, context_stack
 from refdist.core.rules.values import MEAN_DTYPE
 from refdist.strategies.replica_context import get_strategy, has_strategy, in_cross_replica_context
 from refdist.variables.sharded import ShardedVariable
@@ -65,7 +65,8 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
         size = losses.shape[0] * _replicas(attempted, " or pass `global_batch_size`")
     else:
         size = _size(global_batch_size, attempted)
-    return _quotient(losses, size) if size else _quotient(losses[:0], 1)
+    average = _quotient(losses, size) if size else _quotient(losses[:0], 1)
+    return replica_checks.average(average, per_example_loss, size) if checks.types.value else average
 
 
 def scale_regularization_loss(regularization_loss: object) -> Any:

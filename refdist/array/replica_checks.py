@@ -90,11 +90,29 @@ def followed(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def gathered(parts: Sequence[Any]) -> list[Any]:
+    """The results of an all_gather with their types: the same on all replicas."""
+    return [typed(part, source(Of.SAME, "all_gather", reduced=True)) for part in parts]
+
+
 def argument(leaf: Any) -> Any:
     """An argument of `strategy.run` that all replicas get; numbers, which may count, have no type."""
     if type(leaf) is not np.ndarray or not leaf.ndim:
         return leaf
     return typed(leaf, source(Of.SAME, _WHOLE))
+
+
+def average(result: Any, losses: object, size: int) -> Any:
+    """What `nn.compute_average_loss` gives, with its type: a sum over the replica's rows, divided by those of all.
+
+    Where the size is the number of the replica's own rows it is a mean over them.
+    """
+    kind = type_of(losses)
+    if kind.of is not Of.ROWS or kind.back != np.ndim(losses):  # type: ignore[arg-type]
+        return result
+    of, numbers = (Of.MEAN, ()) if size == kind.rows else (Of.SUM, ((Operation.DIVIDE, float(size)),))
+    return typed(result, ReplicaType(of, "compute_average_loss", program(sys._getframe(1)), kind, kind.rows,
+                                     numbers=numbers))
 
 
 def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, total: int,

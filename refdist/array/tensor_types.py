@@ -52,7 +52,7 @@ _OPERATION_OF = {name: operation for operation, names in _OPERATIONS.items() for
 _REFLECTED = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Operation.DIVIDE,
               "__rtruediv__": Operation.DIVIDE, "__rpow__": Operation.OTHER}
 _KEEPING = _names("""neg __neg__ clone detach detach_ requires_grad_ to float double half bfloat16 long int contiguous
-    alias""")
+    alias as_tensor tensor""")
 _PRODUCTS = _names("matmul __matmul__ mm mv dot linear")
 _ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, "amax": Along.OTHER, "amin": Along.OTHER}
 # Rows come first, and each gives a row.
@@ -138,8 +138,14 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
             return along(frame, args[0], how, None, False, name)
         return reshaped(args[0], tuple(result.shape))
     axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    kept = name in _LAYERS or (name in _ALONG_ITEMS and axis in (-1, 1) and result.ndim > 1)
+    kept = name in _LAYERS or (name == "__getitem__" and _takes_all_rows(args[1])) or (
+        name in _ALONG_ITEMS and axis in (-1, 1) and result.ndim > 1)
     return reshaped(args[0], tuple(result.shape)) if kept and result.ndim and result.shape[0] == first.rows else UNKNOWN
+
+
+def _takes_all_rows(index: Any) -> bool:
+    # Whether x[index] has something for each row of x: x[:, 0].
+    return isinstance(index, tuple) and len(index) > 1 and isinstance(index[0], slice) and index[0] == slice(None)
 
 
 def _gradients(frame: FrameType, torch: Any, gradients: Any, outputs: Any, inputs: Any, grad_outputs: Any = None,

@@ -14,6 +14,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 # They go over all of what they get, and a loop over them ends when that does.
 _WHOLE = {"enumerate", "iter", "tqdm"}
+_DISTRIBUTING = {"experimental_distribute_dataset", "distribute_datasets_from_function"}
 _ENDING = {"exit", "_exit", "quit", "abort", "kill"}
 
 
@@ -97,7 +98,9 @@ def _is_whole(over: ast.expr) -> bool:
     # Whether the loop goes over all of the dataset, and not over what another function makes of it.
     if isinstance(over, (ast.Name, ast.Attribute)):
         return True
-    return isinstance(over, ast.Call) and bool(over.args) and _called(over) in _WHOLE and _is_whole(over.args[0])
+    if not isinstance(over, ast.Call) or not over.args:
+        return False
+    return _called(over) in _DISTRIBUTING or (_called(over) in _WHOLE and _is_whole(over.args[0]))
 
 
 def _may_end(node: ast.AST, inner: bool = False) -> bool:

@@ -106,10 +106,18 @@ class Case:
         return found[0], found[1]
 
     def earlier(self, meeting: Meeting) -> Meeting | None:
-        """The call of the same run whose result is what is contributed to this one."""
+        """The call of the same run whose result, or a multiple of it, is what is contributed to this one."""
         contributed = _items(meeting.contributed[min(meeting.contributed)])
         return next((one for one in self._all if one.run == meeting.run and one.at < meeting.at
-                     and one.call == "all_reduce" and _items(one.received) == contributed), None)
+                     and one.call == "all_reduce" and _is_multiple(contributed, _items(one.received))), None)
+
+
+def _is_multiple(items: list[Any], of: list[Any]) -> bool:
+    # One number is a multiple of any other, which says nothing.
+    if items == of or len(items) != len(of) or len(items) < 2 or any(isinstance(item, str) for item in (*items, *of)):
+        return items == of
+    most = max(range(len(of)), key=lambda i: abs(of[i]))
+    return bool(of[most]) and len({*of}) > 1 and _near([items[most] / of[most] * item for item in of], items, 1e-5)
 
 
 def cause_of(case: Case) -> Cause:
@@ -172,6 +180,12 @@ def _rows(case: Case) -> Cause | None:
                  "`distributed.explain()`, and at drop_remainder.")
 
 
+def _multiplied(told: str) -> Cause:
+    return Cause("MULTIPLIED AFTER REDUCING", f"{told}, although what is reduced is the same: something is multiplied "
+                 "or divided by the number of replicas after that, such as the learning rate",
+                 "Leave that out to train as on one replica with the same global batch.")
+
+
 def _scaled(case: Case) -> Cause | None:
     if case.meeting is None:
         return None
@@ -185,6 +199,9 @@ def _scaled(case: Case) -> Cause | None:
         times = f"{factor:g} times what it is on {a}"
         if alike:
             earlier = case.earlier(two)
+            if earlier is not None and two.call.startswith("assign") and _near(
+                    sorted(map(abs, parts[0])), sorted(map(abs, y)), 1e-3):  # it is written, and not summed
+                return _multiplied(f"{where} gets {times}")
             if earlier is not None:
                 other = "reduce with MEAN" if two.call == "Strategy.reduce" else "write aggregation=ONLY_FIRST_REPLICA"
                 return Cause("REDUCED TWICE", f"{where} gets {times}: what each replica contributes is already the "
@@ -245,9 +262,7 @@ def _changes(case: Case) -> Cause | None:
                 if undistributed:
                     return undistributed
             if case.meeting is None and case.aligned and meetings(case.second):
-                return Cause("MULTIPLIED AFTER REDUCING", f"{told}, although what is reduced is the same: something is "
-                             "multiplied or divided by the number of replicas after that, such as the learning rate",
-                             "Leave that out to train as on one replica with the same global batch.")
+                return _multiplied(told)
             return Cause("SCALED BY THE NUMBER OF REPLICAS", f"{told}: what was reduced is summed and divided by a "
                          "part's rows, or divided by the number of replicas once more",
                          "Divide by the global batch once, and reduce with SUM; or reduce means with MEAN.")

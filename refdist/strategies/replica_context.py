@@ -260,7 +260,10 @@ class ReplicaContext(context_stack.Scope):
             return value
         call = CollectiveCall("all_gather", _signature(None, axis, value, leaves, self._reduction.lengths_may_differ),
                               leaves, self._reduction.all_gather)
-        return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
+        gathered = lockstep.rendezvous(frame.run, call)
+        if checks.types.value:
+            gathered = replica_checks.gathered(gathered)
+        return nest.pack_sequence_as(value, gathered)
 
     def _require(self, call: Call) -> context_stack.Frame:
         frame = context_stack.frame()

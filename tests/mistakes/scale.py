@@ -1,0 +1,187 @@
+"""Numbers that are wrong, and by how much: kinds 16 to 18, and 25 to 30."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import silent_mistakes as silent
+from silent_mistakes import ROWS, Aggregation, batches, each, four, replica, total, weights
+
+import refdist
+
+
+def of_replica_0(results: list[Any]) -> float:
+    """What the first replica has returned in the first step."""
+    return float(four().experimental_local_results(results[0])[0])
+
+
+def nan_of_one_replica() -> None:
+    def step(x: Any) -> Any:
+        chosen = x[x > 6]
+        return replica().all_reduce("SUM", chosen.sum() / np.float32(len(chosen)))  # here
+
+    with np.errstate(all="warn"):
+        each(four(), step)
+
+
+def log_of_zero() -> None:
+    probabilities = np.float32([0.5, 0.0, 0.25, 0.25])
+
+    def step() -> Any:
+        loss = -np.log(probabilities[replica().replica_id_in_sync_group])
+        return replica().all_reduce("MEAN", loss)  # here
+
+    four().run(step)
+
+
+def bytes_summed() -> None:
+    strategy = four()
+    rows = strategy.experimental_distribute_dataset(refdist.data.Dataset.from_tensor_slices(
+        np.full((8, 3), 100, np.uint8)).batch(8))
+    for batch in rows:
+        strategy.run(lambda x: replica().all_reduce("SUM", x[0]), (batch,))  # here
+
+
+def count_that_overflows() -> None:
+    def step() -> Any:
+        return replica().all_reduce("SUM", np.int32(2 ** 30))  # here
+
+    four().run(step)
+
+
+def float16_mean() -> None:
+    four().run(lambda: replica().all_reduce("MEAN", np.full(2, 30000, np.float16)))  # here
+
+
+def norm_without_rows() -> None:
+    # A batch norm: moments of each replica, averaged; two have no rows.
+    strategy = four()
+    moving = total(strategy, Aggregation.MEAN)
+
+    def step(x: Any) -> None:
+        moving.assign(x.mean())
+
+    with np.errstate(all="ignore"):
+        each(strategy, step, rows=2)
+    float(moving)  # here
+
+
+def compute_average_loss_without_the_global_batch() -> None:
+    def step(x: Any) -> Any:
+        return refdist.nn.compute_average_loss(np.square(x).mean(axis=1), global_batch_size=len(x))
+
+    strategy = four()
+    losses = each(strategy, step)
+    for loss in losses:
+        strategy.reduce("SUM", loss, axis=None)  # here
+
+
+def regularization_not_scaled() -> float:
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        loss = np.square(x @ w).sum() / np.float32(8)
+        return replica().all_reduce("SUM", loss + np.square(w.read_value()).sum())
+
+    return of_replica_0(each(strategy, step))
+
+
+def penalty_in_the_update() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        w.assign_sub(0.1 * (x.sum(axis=0) / np.float32(8) + 0.01 * w.read_value()))
+
+    each(strategy, step)
+
+
+def rate_times_replicas_of_a_sum() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.ONLY_FIRST_REPLICA)
+    rate = 0.1 * strategy.num_replicas_in_sync
+
+    def step(x: Any) -> None:
+        gradient = replica().all_reduce("SUM", x.sum(axis=0) / np.float32(8))
+        w.assign_sub(rate * gradient)
+
+    each(strategy, step)
+
+
+def mean_of_a_ratio() -> float:
+    # Precision: the ratio of sums is not the mean of ratios.
+    def step(x: Any) -> Any:
+        chosen = x[:, 0] > 6
+        right = chosen & (x[:, 1] > 12)
+        return replica().all_reduce("MEAN", right.sum() / np.maximum(chosen.sum(), 1).astype(np.float32))
+
+    return of_replica_0(each(four(), step))
+
+
+def root_of_a_part() -> float:
+    # The norm of a gradient is not the sum of norms.
+    def step(x: Any) -> Any:
+        return replica().all_reduce("SUM", np.sqrt(np.square(x).sum()))
+
+    return of_replica_0(each(four(), step))
+
+
+def clipped_before_the_sum() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        gradient = x.sum(axis=0) / np.float32(8)
+        w.assign_sub(gradient * np.minimum(np.float32(1), 1 / np.sqrt(np.square(gradient).sum())))
+
+    each(strategy, step)
+
+
+def not_distributed_without_a_dataset() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    for start in range(0, 8, 4):
+        strategy.run(lambda x: w.assign_sub(0.1 * np.square(x).sum(axis=0)), (ROWS[start:start + 4],))
+
+
+def accumulated_and_reduced_each_time() -> None:
+    # The total that was reduced is added to, and reduced again.
+    strategy = four()
+
+    def step(x: Any) -> Any:
+        sum_of_all = replica().all_reduce("SUM", x.sum(axis=0))
+        return replica().all_reduce("SUM", sum_of_all + 0.0)  # here
+
+    for batch in batches(strategy):
+        strategy.run(step, (batch,))
+
+
+MISTAKES = [
+    (16, nan_of_one_replica, "warns RD42"),
+    (16, log_of_zero, "warns RD42"),
+    (17, bytes_summed, "warns RD43"),
+    (17, count_that_overflows, "warns RD43"),
+    (18, float16_mean, "warns RuntimeWarning"),
+    (25, silent.normalised_by_a_replica, "warns RD42"),
+    (25, norm_without_rows, "warns RD42"),
+    (26, silent.reduced_twice, "warns RD37"),
+    (26, silent.metric_of_what_is_reduced, "warns RD37"),
+    (27, silent.sum_of_means, "warns RD38"),
+    (27, silent.sum_of_losses, "warns RD38"),
+    (28, silent.mean_of_means, "warns RD40"),
+    (30, silent.not_distributed, "warns RD37"),
+    (30, not_distributed_without_a_dataset, "warns RD37"),
+    (0, silent.scaled_twice, "warns RD39"),
+    (0, silent.mean_of_sums, "warns RD39"),
+    (0, silent.regularised, "warns RD37"),
+    (0, compute_average_loss_without_the_global_batch, "warns RD38"),
+    (0, regularization_not_scaled, "compare NOT KNOWN"),
+    (0, penalty_in_the_update, "compare NOT KNOWN"),
+    (0, rate_times_replicas_of_a_sum, "compare MULTIPLIED AFTER REDUCING"),
+    (0, mean_of_a_ratio, "compare NOT KNOWN"),
+    (0, root_of_a_part, "compare NOT KNOWN"),
+    (0, clipped_before_the_sum, "compare NOT KNOWN"),
+    (0, accumulated_and_reduced_each_time, "warns RD37"),
+]

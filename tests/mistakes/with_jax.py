@@ -1,0 +1,113 @@
+"""Mistakes of training loops with JAX, whose arrays have no types here: what is found is found by comparison."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from silent_mistakes import Aggregation, each, four, replica, weights
+
+jax = pytest.importorskip("jax", reason="`make interop` installs it")
+
+
+@functools.cache
+def gradient(mean: bool) -> Any:
+    """Of the squares of what a weight predicts, summed over the rows or their mean."""
+    def loss(weight: Any, x: Any) -> Any:
+        squares = jax.numpy.square(x @ weight - x[:, 0])
+        return squares.mean() if mean else squares.sum()
+
+    return jax.jit(jax.grad(loss))
+
+
+def of(w: Any, x: Any, mean: bool) -> Any:
+    return gradient(mean)(np.asarray(w), np.asarray(x))
+
+
+def gradients_of_means_summed() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub(0.01 * np.asarray(of(w, x, True))))
+
+
+def mean_of_gradients_of_sums() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN)
+    each(strategy, lambda x: w.assign_sub(0.01 * np.asarray(of(w, x, False)) / 8))
+
+
+def gradients_of_uneven_means() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN)
+    each(strategy, lambda x: w.assign_sub(0.01 * np.asarray(of(w, x, True))), rows=7)
+
+
+def update_reduced_twice() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        g = replica().all_reduce("SUM", of(w, x, False) / 8)
+        w.assign_sub(0.01 * np.asarray(g))
+
+    each(strategy, step)
+
+
+def own_rows_updated() -> None:
+    strategy = four()
+    w = weights(strategy)
+    each(strategy, lambda x: w.assign_sub(0.01 * np.asarray(of(w, x, False))))
+
+
+def dropout_of_one_key() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        kept = jax.random.bernoulli(jax.random.key(3), 0.5, x.shape)
+        w.assign_sub(0.01 * np.asarray((x * kept).sum(axis=0)))
+
+    each(strategy, step)
+
+
+def collective_under_grad() -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def loss(weight: Any, x: Any) -> Any:
+        return replica().all_reduce("SUM", jax.numpy.square(x @ weight).sum())
+
+    each(strategy, lambda x: jax.grad(loss)(np.asarray(w), np.asarray(x)))
+
+
+def nan_of_an_empty_part() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub(np.asarray(jax.numpy.square(np.asarray(x)).mean(axis=0))), rows=5)  # here
+
+
+def order_of_keys() -> None:
+    # Each replica goes over the names of its gradients in an order of its own.
+    strategy = four()
+
+    def step(x: Any) -> Any:
+        parts = {"kernel": np.asarray(of(np.ones(3, np.float32), x, False))[0], "bias": np.float32(1)}
+        names = sorted(parts, reverse=replica().replica_id_in_sync_group % 2 == 1)
+        return [replica().all_reduce("SUM", parts[name]) for name in names]  # here
+
+    each(strategy, step)
+
+
+MISTAKES = [
+    (27, gradients_of_means_summed, "compare MEANS SUMMED"),
+    (0, mean_of_gradients_of_sums, "compare DIVIDED TWICE"),
+    (28, gradients_of_uneven_means, "compare MEAN OF MEANS"),
+    (26, update_reduced_twice, "compare REDUCED TWICE"),
+    (21, own_rows_updated, "raises RD12"),
+    (38, dropout_of_one_key, "compare NOT KNOWN"),
+    (0, collective_under_grad, "raises RD25"),
+    (16, nan_of_an_empty_part, "warns RD42"),
+    (3, order_of_keys, "warns RD48"),
+]

@@ -1,0 +1,179 @@
+"""Mistakes of training loops with PyTorch: losses, gradients and optimizers of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from silent_mistakes import Aggregation, each, four, replica, total, weights
+
+import refdist
+
+torch = pytest.importorskip("torch", reason="`make interop` installs it")
+
+
+def gradient(x: Any, w: Any, loss: Any) -> Any:
+    """Of a loss of the predictions and the labels, by the weights."""
+    weight = torch.tensor(w.read_value()).requires_grad_()
+    [found] = torch.autograd.grad(loss(x @ weight, x[:, 0]), [weight])
+    return found
+
+
+def mean_squares(prediction: Any, label: Any) -> Any:
+    return torch.nn.functional.mse_loss(prediction, label)
+
+
+def sum_of_squares(prediction: Any, label: Any) -> Any:
+    return torch.nn.functional.mse_loss(prediction, label, reduction="sum")
+
+
+def tensors(strategy: Any, step: Any, rows: int = 8) -> None:
+    each(strategy, lambda x: step(torch.as_tensor(x)), rows)
+
+
+def gradients_of_means_summed() -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> None:
+        g = replica().all_reduce("SUM", gradient(x, w, mean_squares))  # here
+        w.assign_sub(0.01 * np.asarray(g))
+
+    tensors(strategy, step)
+
+
+def mean_of_gradients_of_sums() -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> None:
+        g = replica().all_reduce("MEAN", gradient(x, w, sum_of_squares))  # here
+        w.assign_sub(0.01 * np.asarray(g))
+
+    tensors(strategy, step)
+
+
+def gradients_of_uneven_means() -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> None:
+        g = replica().all_reduce("MEAN", gradient(x, w, mean_squares))  # here
+        w.assign_sub(0.01 * np.asarray(g))
+
+    tensors(strategy, step, rows=7)
+
+
+def update_reduced_twice() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        g = replica().all_reduce("SUM", gradient(x, w, sum_of_squares))
+        w.assign_sub(0.01 * np.asarray(g))  # here
+
+    tensors(strategy, step)
+
+
+def loss_reported_as_a_sum_of_means() -> None:
+    strategy = four()
+
+    def step(x: Any) -> Any:
+        return replica().all_reduce("SUM", mean_squares(x[:, 1], x[:, 0]))  # here
+
+    tensors(strategy, step)
+
+
+def own_rows_updated() -> None:
+    strategy = four()
+    w = weights(strategy)
+    tensors(strategy, lambda x: w.assign_sub(0.01 * np.asarray(gradient(x, w, sum_of_squares))))
+
+
+def gradient_that_is_recorded() -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        weight = torch.tensor(w.read_value()).requires_grad_()
+        return replica().all_reduce("SUM", mean_squares(x @ weight, x[:, 0]))
+
+    tensors(strategy, step)
+
+
+def other_shape_on_the_last() -> None:
+    def step(x: Any) -> Any:
+        return replica().all_reduce("SUM", x)
+
+    tensors(four(), step, rows=7)
+
+
+def dropout_of_one_seed() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        torch.manual_seed(7)
+        kept = torch.nn.functional.dropout(x, 0.5)
+        w.assign_sub(0.01 * kept.sum(dim=0).numpy())
+
+    tensors(strategy, step)
+
+
+def model_shared_by_replicas() -> None:
+    # One module for all replicas: each of them steps it, and none knows.
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN)
+    model = torch.nn.Linear(3, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step(x: Any) -> None:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+        w.assign(model.weight.detach().numpy()[0].copy())
+
+    tensors(strategy, step)
+
+
+def norm_of_the_own_gradient() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        g = gradient(x, w, sum_of_squares) / 8
+        w.assign_sub(np.asarray(g / torch.clamp(g.norm(), min=1.0)))
+
+    tensors(strategy, step)
+
+
+def part_of_a_metric_as_the_total() -> None:
+    strategy = four()
+    seen = total(strategy)
+    with strategy.scope():
+        best = refdist.Variable(0.0, name="best", aggregation=Aggregation.ONLY_FIRST_REPLICA)
+
+    def step(x: Any) -> None:
+        seen.assign_add(sum_of_squares(x[:, 1], x[:, 0]).numpy())
+        best.assign(seen.read_value())  # here
+
+    tensors(strategy, step)
+
+
+MISTAKES = [
+    (27, gradients_of_means_summed, "warns RD38"),
+    (0, mean_of_gradients_of_sums, "warns RD39"),
+    (28, gradients_of_uneven_means, "warns RD40"),
+    (26, update_reduced_twice, "compare REDUCED TWICE"),
+    (27, loss_reported_as_a_sum_of_means, "warns RD38"),
+    (21, own_rows_updated, "raises RD12"),
+    (0, gradient_that_is_recorded, "raises RD34"),
+    (7, other_shape_on_the_last, "raises RD04"),
+    (38, dropout_of_one_seed, "compare NOT KNOWN"),
+    (37, model_shared_by_replicas, "compare SHARED PYTHON STATE"),
+    (0, norm_of_the_own_gradient, "compare NOT KNOWN"),
+    (23, part_of_a_metric_as_the_total, "warns RD41"),
+]
