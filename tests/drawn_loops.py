@@ -4,19 +4,29 @@ The strategy, the number of rows and whether the last batch is uneven, the loss 
 sum over the global batch, mean divided by the number of replicas, a weighted mean, sum and count), where it is reduced
 (all_reduce, the aggregation of a variable, merge_call, Strategy.reduce), metrics (ON_READ, MEAN, what is returned),
 accumulated gradients, clipping, a penalty of the weights, momentum, functions inside functions, and a decaying learning
-rate.  Each also runs on one replica, so that a loop that is not correct is seen.
+rate; the dtype, where rows come from (arrays, a generator, shuffled by a seed), how a loop goes over them (`for`,
+`enumerate`, `next`, `islice`, the steps of a dataset without an end), for how many epochs, and whether it stops early;
+whether variables are made before the loop or in its first step; and whether NumPy computes or PyTorch.  Each also runs
+on one replica, so that a loop that is not correct is seen.
+
+    python tests/drawn_loops.py 1000           # draws 0 to 999, with all checks; what is said of one is a fault
+    python tests/drawn_loops.py 1000 torch     # the same, of which every third computes with PyTorch
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from looking_wrong import scaled
 
 import refdist
+from refdist.runtime import process
 
 Aggregation = refdist.VariableAggregation
 ON_READ = refdist.VariableSynchronization.ON_READ
@@ -38,7 +48,7 @@ LOSSES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "logistic": lambda p, y: (np.log1p(np.exp(-p * y)), -y / (1 + np.exp(p * y))),
 }
 # How the parts become the mean over the batch: whatever parts there are, or of equal parts.
-ANY_PARTS = ["sum and count", "weighted", "merge_call sum"]
+ANY_PARTS = ["sum and count", "weighted", "merge_call sum", "gathered"]
 EQUAL_PARTS = ["global batch", "mean of means", "scaled mean", "aggregation mean", "merge_call mean"]
 # What is wrong, with its code.
 MISTAKES = {"sum of means": "RD38", "mean of sums": "RD39", "reduced twice": "RD37", "scaled twice": "RD39"}
@@ -47,7 +57,7 @@ MISTAKES = {"sum of means": "RD38", "mean of sums": "RD39", "reduced twice": "RD
 class Loop:
     """What a seed draws."""
 
-    def __init__(self, seed: int, mistake: str = "") -> None:
+    def __init__(self, seed: int, mistake: str = "", torch: bool = False) -> None:
         draw = random.Random(seed)
         # With two replicas a 2 in this file may be their number, and a worker does not know the rows of the others:
         # nothing is said of a mistake.
@@ -66,6 +76,14 @@ class Loop:
         metrics = ["none", "sum and count", "mean of the reduced", "returned", "read inside"]
         # Central storage has one copy of a metric, which is the total already.
         self.metric = draw.choice(metrics[:-1] if self.strategy == "central storage" else metrics)
+        self.dtype = draw.choice(["float32", "float64"])
+        self.source = draw.choice(["arrays", "arrays", "generator", "shuffled"])
+        self.reading = draw.choice(["for", "enumerate", "next", "islice", "forever"])
+        self.epochs = draw.choice([1, 2])
+        self.stops = draw.random() < 0.3
+        self.lazy = draw.random() < 0.3
+        self.average = draw.random() < 0.3
+        self.torch = torch and seed % 3 == 0
         self.seed = seed
 
     def __repr__(self) -> str:
@@ -74,19 +92,28 @@ class Loop:
     def train(self, strategy: Any) -> Any:
         """The weights after the loop, and the metric."""
         rng = np.random.default_rng(self.seed)
-        x = rng.standard_normal((self.rows, 3)).astype(np.float32)
-        y = np.sign(x @ np.float32([1, -2, 0.5]) + 0.1).astype(np.float32)
-        dataset = refdist.data.Dataset.from_tensor_slices((x, y)).batch(self.batch)
-        batches = strategy.experimental_distribute_dataset(dataset)
+        dtype: Any = np.dtype(self.dtype).type
+        x = rng.standard_normal((self.rows, 3)).astype(dtype)
+        y = np.sign(x @ np.array([1, -2, 0.5], dtype) + 0.1).astype(dtype)
+        batches = strategy.experimental_distribute_dataset(self._dataset(x, y))
+        made: dict[str, Any] = {}
         with strategy.scope():
-            w = refdist.Variable(np.zeros(3, np.float32), name="w", aggregation=(
+            w = refdist.Variable(np.zeros(3, dtype), name="w", aggregation=(
                 Aggregation.MEAN if self.reduction == "aggregation mean" else Aggregation.ONLY_FIRST_REPLICA))
-            velocity = refdist.Variable(np.zeros(3, np.float32), name="v", aggregation=Aggregation.ONLY_FIRST_REPLICA)
-            kept = refdist.Variable(np.zeros(3, np.float32), name="kept", synchronization=ON_READ,
+            kept = refdist.Variable(np.zeros(3, dtype), name="kept", synchronization=ON_READ,
                                     aggregation=Aggregation.SUM)
-            losses, seen = (refdist.Variable(0.0, name=name, synchronization=ON_READ, aggregation=Aggregation.SUM)
+            losses, seen = (refdist.Variable(dtype(0), name=name, synchronization=ON_READ, aggregation=Aggregation.SUM)
                             for name in ("losses", "seen"))
-            average = refdist.Variable(0.0, name="average", synchronization=ON_READ, aggregation=Aggregation.MEAN)
+            average = refdist.Variable(dtype(0), name="average", synchronization=ON_READ, aggregation=Aggregation.MEAN)
+
+            def momentum() -> Any:
+                if "velocity" not in made:
+                    made["velocity"] = refdist.Variable(np.zeros(3, dtype), name="v",
+                                                        aggregation=Aggregation.ONLY_FIRST_REPLICA)
+                return made["velocity"]
+
+            if not self.lazy:
+                momentum()
 
         def reduced(gradient: Any, rows: Any) -> Any:
             replica = refdist.get_replica_context()
@@ -99,6 +126,8 @@ class Loop:
                         lambda s, *parts: [s.reduce("SUM", part, axis=None) for part in parts],
                         (gradient.sum(axis=0), rows))
                     return total / count
+                case "gathered":
+                    return replica.all_gather(gradient, axis=0).mean(axis=0)
                 case "global batch":
                     return replica.all_reduce("SUM", gradient.sum(axis=0) / self.batch)
                 case "mean of means":
@@ -122,22 +151,30 @@ class Loop:
         def step(batch: tuple[Any, Any], rate: float) -> Any:
             x, y = batch
             replica = refdist.get_replica_context()
-            loss, by_prediction = LOSSES[self.loss](x @ w, y)
-            weight = np.ones(len(y), np.float32) if self.reduction == "weighted" else np.float32(1)
-            loss, by_prediction = loss * weight, by_prediction * weight
-            rows = np.float32(len(y))
+            if self.torch:
+                import torch
+                x, y = torch.as_tensor(x), torch.as_tensor(y)
+                distance = x @ torch.as_tensor(w.read_value()) - y
+                loss, by_prediction = distance ** 2, 2 * distance
+            else:
+                loss, by_prediction = LOSSES[self.loss](x @ w, y)
+                weight = np.ones(len(y), dtype) if self.reduction == "weighted" else dtype(1)
+                loss, by_prediction = loss * weight, by_prediction * weight
+            rows = dtype(len(y))
             gradient = reduced(by_prediction[:, None] * x, rows)
+            gradient = array(gradient) if self.reduction != "aggregation mean" else gradient
             if self.accumulate:
-                kept.assign_add((by_prediction[:, None] * x).sum(axis=0))
+                kept.assign_add(array((by_prediction[:, None] * x).sum(axis=0)))
             if self.penalty:
                 gradient = gradient + 2 * self.penalty * w.read_value()
             if self.clip and self.reduction != "aggregation mean":
                 gradient = gradient / np.maximum(1.0, np.sqrt(np.square(gradient).sum()) / self.clip)
             if self.momentum and self.reduction != "aggregation mean":
+                velocity = momentum()
                 velocity.assign(self.momentum * velocity + gradient)
                 gradient = velocity.read_value()
-            w.assign_sub(rate * gradient)
-            total = loss.sum()
+            w.assign_sub(array(rate * gradient))
+            total = array(loss.sum())
             if self.metric == "sum and count":
                 losses.assign_add(total)
                 seen.assign_add(rows)
@@ -146,19 +183,62 @@ class Loop:
             elif self.metric == "read inside":
                 losses.assign_add(total)
                 replica.all_reduce("SUM", losses.read_value())
-            return total, rows
+            mean = refdist.nn.compute_average_loss(loss, global_batch_size=self.batch) if self.average else total
+            return total, rows, mean
 
         def outer(batch: tuple[Any, Any], rate: float) -> Any:
             return (lambda *given: step(*given))(batch, rate)
 
-        seen_losses = []
-        for i, batch in enumerate(batches):
+        seen_losses: list[float] = []
+
+        def one(i: int, batch: Any) -> bool:
             rate = 0.1 / (1 + i) if self.decays else 0.1
-            loss, rows = strategy.run(outer if self.nested else step, (batch, rate))
+            loss, rows, mean = strategy.run(outer if self.nested else step, (batch, rate))
             if self.metric == "returned":
                 seen_losses.append(float(strategy.reduce("SUM", loss, axis=None))
                                    / float(strategy.reduce("SUM", rows, axis=None)))
+            if self.average:
+                seen_losses.append(float(strategy.reduce("SUM", mean, axis=None)))
+            return self.stops and i > 1
+
+        steps = -(-self.rows // self.batch)
+        if self.reading == "forever":
+            self._steps_of(iter(batches), self.epochs * steps, one)
+        else:
+            for _ in range(self.epochs):
+                match self.reading:
+                    case "next":
+                        self._steps_of(iter(batches), steps, one)
+                    case "enumerate":
+                        for i, batch in enumerate(batches):
+                            one(i, batch)
+                    case "islice":
+                        for batch in islice(batches, 2):
+                            one(0, batch)
+                    case _:
+                        for batch in batches:
+                            if one(len(seen_losses), batch):
+                                break
         return [w.numpy(), kept.numpy(), float(losses), float(seen), float(average), *seen_losses]
+
+    def _steps_of(self, iterator: Any, steps: int, one: Callable[[int, Any], bool]) -> None:
+        for i in range(steps):
+            if one(i, next(iterator)):
+                break
+
+    def _dataset(self, x: Any, y: Any) -> Any:
+        def rows() -> Iterable[Any]:
+            yield from zip(x, y, strict=True)
+
+        if self.source == "generator":
+            spec = refdist.TensorSpec((3,), x.dtype), refdist.TensorSpec((), x.dtype)
+            dataset = refdist.data.Dataset.from_generator(rows, output_signature=spec)
+        else:
+            dataset = refdist.data.Dataset.from_tensor_slices((x, y))
+        if self.source == "shuffled":
+            dataset = dataset.shuffle(self.rows, seed=self.seed)
+        dataset = dataset.batch(self.batch)
+        return dataset.repeat() if self.reading == "forever" else dataset
 
     def run(self) -> Any:
         """What the loop computes on its strategy."""
@@ -169,3 +249,39 @@ class Loop:
     def alone(self) -> Any:
         """The same on one replica."""
         return self.train(refdist.OneDeviceStrategy("CPU:0"))
+
+
+def array(value: Any) -> Any:
+    """What PyTorch has computed, as an array; an array as it is."""
+    return value if isinstance(value, (np.ndarray, np.generic)) else value.numpy()
+
+
+def remarks(loop: Loop) -> list[str]:
+    """What all checks together say of a loop.
+
+    Raises:
+        AssertionError: the loop is not correct: on one replica it computes other numbers.
+    """
+    with process.fresh(), refdist.config.checks(types=True, watch=True), warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        result = loop.run()
+    with process.fresh():
+        alone = loop.alone()
+    for value, wanted in zip(result, alone, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-5, err_msg=repr(loop))
+    return [str(one.message) for one in given if issubclass(one.category, refdist.errors.DifferenceWarning)]
+
+
+def main() -> None:
+    """Draws as many loops as are asked for, and prints what is said of them."""
+    count, faults = int(sys.argv[1]), 0
+    for seed in range(count):
+        loop = Loop(seed, torch="torch" in sys.argv)
+        for text in remarks(loop):
+            faults += 1
+            print(f"{text}\n  {loop!r}", flush=True)
+    print(f"{faults} remarks on {count} correct loops")
+
+
+if __name__ == "__main__":
+    main()
