@@ -287,7 +287,7 @@ def plain(line: str) -> str:
     """A line without numbers of processes, and folders."""
     line = re.sub(r"\((process|\S+, process) \d+\)", "(process N)", line)
     line = re.sub(r"'?/\S*/(\w+\.py)", r"\1", line)
-    line = re.sub(r"(hydra_hwloc_xmlfile_|ompi\.)\S+", r"\1...", line)
+    line = re.sub(r"(hydra_hwloc_xmlfile_|ompi|sm_segment)\S+", r"\1...", line)
     return re.sub(r"[0-9a-f]{8,}", "...", line)
 
 
@@ -299,7 +299,7 @@ def cell(found: Measured | None) -> str:
                       for seconds in (found.first, found.ended))
     if found.status == HANGS:
         return f"{times.partition(',')[0]}; it does not end"
-    return f"{times}, {found.status}" + "".join(f"; left: {one}" for one in found.left)
+    return f"{times}, {found.status}" + "".join(f"; left: {one}" for one in sorted(set(found.left)))
 
 
 def lines_of(results: list[tuple[Fault, dict[str, Measured]]]) -> Iterator[str]:
