@@ -58,7 +58,7 @@ def said(program: Callable[[], object]) -> list[tuple[str, str]]:
 
 def compared(program: Callable[[], object]) -> str:
     """What comparison says, in one line."""
-    report = refdist.compare(program, replicas=(1, 4), orders=1)
+    report = refdist.compare(program, replicas=(1, 4), orders=1, limit=300)
     if report.differences:
         return f"compare {report.differences[0].cause}"
     return "missed" if report.same else str(report)
