@@ -112,8 +112,8 @@ def _array_ufunc(_: Any, ufunc: np.ufunc, method: str, *inputs: Any, **options: 
 
     call = OPERATORS.get(ufunc) if method == "__call__" and not options else None
     if call is None:
-        return getattr(ufunc, method)(*[
-            np.asarray(item) if isinstance(item, (torch.Tensor, keras.Variable)) else item for item in inputs], **options)
+        arrays = [np.asarray(item) if isinstance(item, (torch.Tensor, keras.Variable)) else item for item in inputs]
+        return getattr(ufunc, method)(*arrays, **options)
     operands = [item.value if isinstance(item, keras.Variable) else item for item in inputs]
     tensor = next(item for item in operands if isinstance(item, torch.Tensor))
     return call(*[_beside(tensor, item) if isinstance(item, (np.ndarray, np.generic)) else item for item in operands])

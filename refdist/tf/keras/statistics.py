@@ -1,8 +1,8 @@
 """The statistics of a batch are TensorFlow's.
 
-Keras on PyTorch takes the variance as the mean of the squares less the square of the mean.  In float32 little is left of
-the difference where the mean is large beside the spread: of numbers near 1,000 that differ by 1 it is off by some per
-cent, and it may be negative.  Keras on TensorFlow takes the mean of the squared distances from the mean.
+Keras on PyTorch takes the variance as the mean of the squares less the square of the mean.  In float32 little is left
+of the difference where the mean is large beside the spread: of numbers near 1,000 that differ by 1 it is off by some
+per cent, and it may be negative.  Keras on TensorFlow takes the mean of the squared distances from the mean.
 """
 
 from __future__ import annotations
