@@ -47,12 +47,14 @@ class Process:
 
     Args:
         command: what starts it.
+        kept: how many bytes of what it prints are kept.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], kept: int = KEPT) -> None:
+        self._limit = kept
         self._mark = uuid.uuid4().hex
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
@@ -142,7 +144,7 @@ class Process:
             self._move(0)
         kept, count, self._kept, self._count = self._kept, self._count, b"", 0
         text = printable(kept.decode(errors="replace")).strip("\n")
-        return text if count <= KEPT else f"({count:,} bytes; the last {KEPT:,}:)\n{text}"
+        return text if count <= self._limit else f"({count:,} bytes; the last {self._limit:,}:)\n{text}"
 
     def errors(self) -> str:
         """The end of what it has printed to its standard error, whoever was told of it before."""
@@ -212,7 +214,7 @@ class Process:
             self._selector.unregister(self._stdin)
 
     def _print(self, piece: bytes) -> None:
-        self._kept = (self._kept + piece)[-KEPT:]
+        self._kept = (self._kept + piece)[-self._limit:]
         self._count += len(piece)
 
     def _how_it_ended(self, otherwise: str) -> str:

@@ -353,6 +353,15 @@ def test_a_trainer_that_ends_or_is_silent_costs_one_job(
 
 
 @pytest.mark.slow
+def test_a_message_is_found_before_pages_of_a_launcher(tmp_path: Path) -> None:
+    script = tmp_path / "trainer.py"
+    script.write_text("import sys\nprint('replica 1 was told to fail', file=sys.stderr)\n"
+                      "print('a launcher has much to say\\n' * 1000, file=sys.stderr)\nsys.exit(1)\n")
+    [result] = runner.run(f"{sys.executable} {script}", clauses.jobs()[:1]).values()
+    assert "replica 1 was told to fail" in result.output
+
+
+@pytest.mark.slow
 def test_a_trainer_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
     todo = clauses.jobs()
     results = runner.run(f"{sys.executable} -c pass", todo)
@@ -377,7 +386,7 @@ class Scripted:
     commands: list[list[str]]
     answered = frozenset(range(1000))
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], kept: int) -> None:
         self.commands.append(command)
         jobs = map(json.loads, Path(command[-1]).read_text().splitlines())
         self.jobs = [job for job in jobs if job["id"] in self.answered]

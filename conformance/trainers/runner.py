@@ -30,6 +30,7 @@ from refdist.conformance.trainers.jobs import Job
 LIMIT = 60.0  # seconds that a job may take
 START_LIMIT = 120.0  # seconds that a start may take in addition
 STARTS = 3  # starts in a row without an answer, after which a trainer is given up
+PRINTED = 64_000  # bytes of what a trainer prints that are kept: a launcher adds pages to the message of an exception
 AFTERWARDS = 5.0  # seconds in which all processes end after the first one has
 PLACE = "{replicas}"  # in a command, stands for the number of replicas of the jobs in its file
 
@@ -143,7 +144,7 @@ def _run(command: list[str], todo: list[Job], results: dict[int, Result], limit:
         file = folder / "jobs.jsonl"
         jobs.write(file, todo)
         try:
-            process = Process([*command, str(file)])
+            process = Process([*command, str(file)], PRINTED)
         except (OSError, ValueError) as error:
             raise Unusable(f"{command[0]} cannot be started: {error}") from None
         count = len(todo)
