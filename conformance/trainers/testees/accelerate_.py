@@ -1,0 +1,72 @@
+"""Hugging Face's accelerate: `torchrun --nproc-per-node {replicas} accelerate_.py`."""
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from caveats import VARIABLE, repeated, wrapped
+from torch.utils.data import DataLoader
+from torch_model import Model, Rows, answer, clip, fail, jobs, optimizer_of, seed_of, squares, unfreeze, wants_to_stop
+
+
+def train(job, accelerator, model, parallel, optimizer, schedule, batches, said):
+    errors, parts = [], []
+    said["rows"].append([])
+    for x, y, mask, rows in batches:
+        with accelerator.accumulate(parallel):
+            fail(job, accelerator.process_index, len(said["rows"]))
+            said["rows"][-1] += rows.tolist()
+            error = parallel(x) - y
+            loss = squares(error, mask) / mask.sum() + model.penalty()
+            accelerator.backward(loss)
+            if accelerator.sync_gradients:
+                clip(job, model.parameters(), accelerator.clip_grad_norm_, accelerator.clip_grad_value_)
+            optimizer.step()
+            optimizer.zero_grad()
+        errors.append(accelerator.gather_for_metrics(error.detach().abs()))
+        parts.append(accelerator.reduce(loss.detach(), "mean").item())
+        if accelerator.sync_gradients:
+            schedule.step()
+            said["losses"].append(sum(parts) / len(parts))
+            unfreeze(job, model, len(said["losses"]))
+            if wants_to_stop(job, accelerator.process_index, len(said["losses"])):
+                accelerator.set_trigger()
+            if accelerator.check_trigger():
+                return True
+            parts = said["rows"].append([]) or []
+    said["rows"].pop()
+    said["metrics"] = {"mean_absolute_error": torch.cat(errors).mean().item()}
+
+
+for job in jobs():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=job["accumulate"],
+                              kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
+    if job["loss_scale"]:
+        accelerator.is_main_process and answer(job, unsupported="half precision needs a GPU")
+        continue
+    model, size = Model(job["model"]), job["batch"] // accelerator.num_processes
+    optimizer, schedule, _ = optimizer_of(job, model)
+    set_seed(seed_of(job), device_specific=True)
+    parallel, optimizer, batches = accelerator.prepare(
+        model, optimizer, DataLoader(Rows(job["rows"]), size, shuffle=job["shuffle"] is not None))
+    accelerator.register_for_checkpointing(schedule)
+    said, place = {"losses": [], "rows": []}, job["checkpoint"] or {}
+    if "restore" in place:
+        accelerator.load_state(place["restore"])
+    for _ in range(job["epochs"]):
+        if train(job, accelerator, model, parallel, optimizer, schedule, batches, said):
+            break
+    if job["evaluate"]:
+        model.eval()
+        with torch.no_grad():
+            batches = accelerator.prepare(DataLoader(Rows(job["evaluate"]), size))
+            far, masks = zip(*(accelerator.gather_for_metrics((mask * (parallel(x) - y) ** 2, mask))
+                               for x, y, mask, _ in batches), strict=True)
+            said["eval_loss"] = float(torch.cat(far).sum() / torch.cat(masks).sum() + model.penalty())
+    if "save" in place:
+        accelerator.save_state(place["save"])
+    if known := repeated(job) or wrapped(job) or (VARIABLE if job["rows"]["mask"] else None):
+        said["declared"] = known
+    answer(job, replica=accelerator.process_index, steps=len(said["rows"]), weights=model.weights(), **said)
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        answer(job, weights=model.weights(), **said, done=True)

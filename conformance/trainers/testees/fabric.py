@@ -1,0 +1,70 @@
+"""Lightning's Fabric around a loop of one's own: `torchrun --nproc-per-node {replicas} fabric.py`."""
+
+from itertools import islice
+
+import torch
+from caveats import AVERAGED, padded, wrapped
+from lightning.fabric import Fabric
+from torch.utils.data import DataLoader
+from torch_model import Model, Rows, answer, clip, fail, jobs, optimizer_of, seed_of, squares, unfreeze, wants_to_stop
+
+
+def train(job, fabric, model, parallel, optimizer, schedule, batches, said):
+    far, left = [], iter(batches)
+    while group := list(islice(left, job["accumulate"])):
+        said["rows"].append([])
+        fail(job, fabric.global_rank, now := len(said["rows"]))
+        for number, (x, y, mask, rows) in enumerate(group, 1):
+            with fabric.no_backward_sync(parallel, enabled=number < len(group)):
+                error = parallel(x) - y
+                loss = squares(error, mask) / mask.sum() + model.penalty()
+                fabric.backward(loss * len(x) / sum(len(x) for x, *_ in group))
+            far.append(error.detach().abs())
+            said["rows"][-1] += rows.tolist()
+        clip(job, None, lambda _, limit: fabric.clip_gradients(parallel, optimizer, max_norm=limit),
+             lambda _, limit: fabric.clip_gradients(parallel, optimizer, clip_val=limit))
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        unfreeze(job, model, now)
+        said["losses"].append(fabric.all_reduce(loss.detach(), reduce_op="mean").item())
+        if fabric.strategy.reduce_boolean_decision(wants_to_stop(job, fabric.global_rank, now), all=False):
+            return True
+    far = sum(map(sum, far)).sum(), torch.tensor(float(sum(map(len, far))))
+    far, count = fabric.all_reduce(far, reduce_op="sum")
+    said["metrics"] = {"mean_absolute_error": (far / count).item()}
+
+
+for job in jobs():
+    fabric = Fabric(accelerator="cpu", devices=job["replicas"], strategy="ddp_find_unused_parameters_true")
+    fabric.launch()
+    if job["loss_scale"]:
+        answer(job, unsupported="its loss scaling (precision=\"16-mixed\") needs a GPU")
+        continue
+    fabric.seed_everything(seed_of(job), verbose=False)
+    torch.manual_seed(1000 * seed_of(job) + fabric.global_rank)  # each process has a stream of its own
+    said, place = {"losses": [], "rows": []}, job["checkpoint"]
+    model, size = Model(job["model"]), job["batch"] // job["replicas"]
+    optimizer, schedule, _ = optimizer_of(job, model)
+    parallel, optimizer = fabric.setup(model, optimizer)
+    batches = fabric.setup_dataloaders(DataLoader(Rows(job["rows"]), size, shuffle=job["shuffle"] is not None))
+    state = {"model": parallel, "optimizer": optimizer, "schedule": schedule}
+    if place and "restore" in place:
+        fabric.load(place["restore"], state)
+    for _ in range(job["epochs"]):
+        if train(job, fabric, model, parallel, optimizer, schedule, batches, said):
+            break
+    if job["evaluate"]:
+        model.eval()
+        sums = [(squares(parallel(x) - y, mask), mask.sum())
+                for x, y, mask, _ in fabric.setup_dataloaders(DataLoader(Rows(job["evaluate"]), size))]
+        far, count = fabric.all_reduce(tuple(map(sum, zip(*sums, strict=True))), reduce_op="sum")
+        said["eval_loss"] = (far / count + model.penalty()).item()
+    if place and "save" in place:
+        fabric.save(place["save"], state)
+    if known := padded(job) or wrapped(job) or (AVERAGED if job["loss"] == "masked_mse" else None):
+        said["declared"] = known
+    answer(job, replica=fabric.global_rank, rows=said.pop("rows"), steps=len(said["losses"]), weights=model.weights())
+    fabric.barrier()
+    if fabric.is_global_zero:
+        answer(job, weights=model.weights(), **said, done=True)

@@ -1,0 +1,57 @@
+"""A model of one dense layer in NumPy, for the testee that combines gradients by hand."""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+
+def answer(job, **fields):
+    """Prints a part of an answer, in one write: several processes share the output."""
+    sys.stdout.write(json.dumps({"id": job["id"], **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def unsupported(job):
+    """Why a job cannot be done, or ""."""
+    if len(job["model"]) > 1 or job["model"][0]["kind"] != "dense":
+        return "it has one dense layer"
+    return ""
+
+
+def fail(job, rank, step):
+    """Fails, if this rank is to fail in this step."""
+    if job["fail"] and (job["fail"]["replica"], job["fail"]["at_step"]) == (rank, step):
+        if job["fail"]["how"] == "death":
+            os._exit(9)
+        raise RuntimeError(job["fail"]["message"])
+
+
+def beginning(job, kernel):
+    """Weights, velocities, learning rate and scale, before the first step."""
+    [layer] = job["model"]
+    kernel = np.array(kernel, float)
+    bias = np.array(layer["bias"] or np.zeros(layer["shape"][1]), float)
+    return {"weights": [kernel, bias], "velocity": [0 * kernel, 0 * bias], "scale": job["loss_scale"],
+            "rate": job["optimizer"]["learning_rate"]}
+
+
+def sums(rows, mine, kernel, bias):
+    """Of some rows of a job: [squares, how many count, absolute errors, how many there are], and the two gradients."""
+    x, y = (np.array(rows[name], float)[mine] for name in "xy")
+    mask = np.array(rows["mask"], float)[mine] if rows["mask"] else np.ones_like(y)
+    error = x @ kernel + bias - y
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts = np.array([(mask * error ** 2).sum(), mask.sum(), abs(error).sum(), error.size])
+        return parts, 2 * x.T @ (mask * error), 2 * (mask * error).sum(0)
+
+
+def clipped(clip, parts):
+    """Gradients, clipped as a job says."""
+    if not clip:
+        return parts
+    if clip["by"] == "value":
+        return [part.clip(-clip["limit"], clip["limit"]) for part in parts]
+    norm = np.sqrt(sum((part ** 2).sum() for part in parts))
+    return [part * min(1.0, clip["limit"] / norm) for part in parts]

@@ -1,0 +1,98 @@
+"""A loop of PyTorch's tutorials around a model that is wrapped to train on several ranks.
+
+What a rank's loss is divided by is the loop's business, not the wrapper's: here it is the number of targets of all
+ranks, so that a batch that is not shared out evenly has the mean of its rows.
+"""
+
+from contextlib import nullcontext
+from itertools import islice
+
+import torch
+import torch.distributed as dist
+from caveats import padded
+from torch.utils.data import DataLoader, DistributedSampler
+from torch_model import (
+    Model,
+    Rows,
+    answer,
+    fail,
+    jobs,
+    optimizer_of,
+    seed_of,
+    squares,
+    step,
+    total,
+    unfreeze,
+    wants_to_stop,
+)
+
+
+def loader(job, rows):
+    """Batches of this rank's rows."""
+    data = Rows(rows)
+    sampler = DistributedSampler(data, shuffle=job["shuffle"] is not None, seed=job["shuffle"] or 0)
+    return DataLoader(data, job["batch"] // dist.get_world_size(), sampler=sampler)
+
+
+def epoch(job, model, parallel, quiet, optimizer, batches, said):
+    """Trains on all batches; returns whether a rank wants to stop."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    absolute, stopping, left = torch.zeros(2), False, iter(batches)
+    while not stopping and (group := list(islice(left, job["accumulate"]))):
+        (count,), loss, said["rows"] = total(sum(mask.sum() for _, _, mask, _ in group)), 0.0, [*said["rows"], []]
+        fail(job, rank, now := len(said["rows"]))
+        for number, (x, y, mask, rows) in enumerate(group, 1):
+            with nullcontext() if number == len(group) else quiet(parallel):
+                error = parallel(x) - y  # the gradient will be the mean over the ranks: hence their number in the loss
+                part = ranks * squares(error, mask) / count + model.penalty() / len(group)
+                optimizer[-1].scale(part).backward()
+            loss, said["rows"][-1] = loss + part.item() / ranks, said["rows"][-1] + rows.tolist()
+            absolute += torch.tensor([error.detach().abs().sum(), error.numel()])
+        step(job, model, *optimizer)
+        unfreeze(job, model, now)
+        loss, stopping = total(loss, wants_to_stop(job, rank, now))
+        said["losses"].append(loss)
+    far, many = total(*absolute)
+    said["metrics"] = {"mean_absolute_error": far / many}
+    return stopping
+
+
+def main(wrap, quiet, save, restore, caveat):
+    """Does the jobs.
+
+    Args:
+        wrap: makes of a model what trains on several ranks.
+        quiet: a context in which gradients are not combined.
+        save: writes a model, its optimizer, its schedule and its scaler; all ranks call it.
+        restore: reads them.
+        caveat: what the wrapper's documentation says about a job, if anything.
+    """
+    dist.init_process_group("gloo")
+    for job in jobs():
+        model, said, place = Model(job["model"]), {"losses": [], "rows": []}, job["checkpoint"] or {}
+        parallel = wrap(model)
+        torch.manual_seed(1000 * seed_of(job) + dist.get_rank())  # each rank has a stream of its own
+        optimizer, batches = optimizer_of(job, model), loader(job, job["rows"])  # with its schedule, and a scaler
+        if "restore" in place:
+            restore(place["restore"], model, *optimizer)
+        for number in range(job["epochs"]):
+            batches.sampler.set_epoch(number)
+            if epoch(job, model, parallel, quiet, optimizer, batches, said):
+                break
+        if job["evaluate"]:
+            model.eval()
+            with torch.no_grad():
+                sums = [(squares(parallel(x) - y, mask), mask.sum()) for x, y, mask, _ in loader(job, job["evaluate"])]
+            far, many = total(*map(sum, zip(*sums, strict=True)))
+            said["eval_loss"] = far / many + float(model.penalty())
+        if "save" in place:
+            save(place["save"], model, *optimizer)
+        said |= {"weights": model.weights(), "scale": optimizer[-1].get_scale()}
+        answer(job, replica=dist.get_rank(), steps=len(said["rows"]), **said)
+        if known := padded(job) or caveat(job):
+            said["declared"] = known
+        dist.barrier()
+        if dist.get_rank() == 0:
+            del said["rows"]
+            answer(job, **said, done=True)
+    dist.destroy_process_group()
