@@ -71,7 +71,7 @@ def test_a_line_is_reached_by_the_cases_that_run_it() -> None:
     file = "refdist/strategies/replica_context.py"
     reduces, gathers = "all_reduce.mean @ Mirrored 2", "gather.rows @ Central 2"
     source_lines = (CHECKOUT / file).read_text().splitlines()
-    line = next(i for i, line in enumerate(source_lines, 1) if "self._require(Call.ALL_REDUCE)" in line)
+    line = next(i for i, line in enumerate(source_lines, 1) if 'reduce_op_of(reduce_op, "all_reduce")' in line)
     assert reach.of_lines([gathers, reduces], [(file, line)]) == {f"{file}:{line}": [reduces]}
 
 
