@@ -335,6 +335,7 @@ def spoken(line: bytes) -> Any:
     """The message that a line is."""
     it = object.__new__(process.Process)
     it._unread, it._kept, it._count = bytearray(line + b"\n" + b'{"protocol": 1}\n'), b"", 0
+    it._limit = process.KEPT
     return it.receive(time.monotonic() + HANG, "late")
 
 

@@ -167,7 +167,9 @@ def launch(workers: int, *arguments: str, **environment: str) -> subprocess.Comp
     env.pop("TF_CONFIG", None)
     options(MPIEXEC, env)  # what OpenMPI needs in the environment
     return subprocess.run([sys.executable, "-m", "refdist", "launch", "-n", str(workers), *arguments], env=env,
-                          cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=HANG)
+                          cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=HANG,
+                          # It is ignored in what nohup has started.
+                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
 
 
 def processes_of(run: str) -> list[int]:

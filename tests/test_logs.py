@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,11 @@ def printed(folder: str, label: bool, out: bytes, err: bytes, capfd: Any) -> tup
         os.write(2, err)
         os._exit(0)
     sources = passing.sources()
+    open_ones = dict(sources)
+    while open_ones:
+        for source in select.select(open_ones, [], [])[0]:
+            if open_ones[source]() == b"":
+                del open_ones[source]
     os.waitpid(child, 0)
     passing.drain()
     for source in sources:
