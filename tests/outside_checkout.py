@@ -19,7 +19,9 @@ for path in modules:
     # What needs another library is there, and can be imported beside that one.
     spec = importlib.util.find_spec(name)
     assert spec and Path(spec.origin or "").is_relative_to(place.parent), name
-    if not {"jax", "torch"} & set(parts) and not name.startswith(("refdist.tf.computed", "refdist.tf.keras.")):
+    if not {"jax", "torch"} & set(parts) and not name.startswith((
+            "refdist.tf.computed", "refdist.tf.keras.", "refdist.conformance.trainers.testees.",
+            "refdist.conformance.trainers.evidence.")):
         importlib.import_module(name)
 data = [path.relative_to(checkout) for folder in ("refdist", "backends", "conformance")
         for path in (checkout / folder).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]

@@ -50,8 +50,12 @@ def test_every_float16_is_told_from_infinity_and_nan() -> None:
     numbers = every[abs(every) <= np.finfo(np.float16).max]  # neither infinity nor NaN
     assert reduced(lambda i: numbers if i == 0 else np.zeros_like(numbers), "SUM") == []
     others = every[~(abs(every) <= np.finfo(np.float16).max)]
-    for nan_or_infinity in [*others[:3], *others[-3:]]:
-        [message] = reduced(lambda i: np.array([1, nan_or_infinity if i == 0 else 0], np.float16), "SUM")
+
+    def of_replica_0(last: np.float16) -> Callable[[int], Any]:
+        return lambda i: np.array([1, last if i == 0 else 0], np.float16)
+
+    for last in [*others[:3], *others[-3:]]:
+        [message] = reduced(of_replica_0(last))
         assert message.startswith("[RD42]")
 
 
