@@ -227,6 +227,26 @@ def test_a_step_reads_what_code_outside_replicas_may_write_into() -> None:
     assert numbers(slot) == pytest.approx([0.9 * number for number in before])
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_code_across_replicas_reads_a_copy_also_after_a_step(count: int) -> None:
+    strategy = mirrored(count)
+    with strategy.scope():
+        weight, sgd = keras.Variable([1.0, 2.0]), keras.optimizers.SGD(0.5)
+        sgd.build([weight])
+
+    def write(strategy: object) -> None:
+        with torch.no_grad():
+            weight.value.add_(1.0)
+
+    def step() -> None:
+        sgd.apply([torch.zeros(2)], [weight])
+        refdist.get_replica_context().merge_call(write)
+    strategy.run(step)
+    with pytest.raises(errors.UnsupportedError, match=r"RD20.*in place"):
+        numbers(weight)
+    assert numbers(weight) == [1.0, 2.0]
+
+
 def test_what_was_made_outside_the_scope_is_not_written_in_replicas() -> None:
     metric = keras.metrics.Mean()
     strategy = mirrored(2)

@@ -95,9 +95,12 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
         def step(strategy: Any, total: Mapping[str, Any]) -> None:
             if clipped:
                 _compare(self, list(total.values()), clipped)
-            in_step.set(True)  # at a rendezvous, in a context of its own
-            with torch.no_grad():
-                original(self, [total.get(str(i)) for i in range(len(grads))], variables)
+            before = in_step.set(True)
+            try:
+                with torch.no_grad():
+                    original(self, [total.get(str(i)) for i in range(len(grads))], variables)
+            finally:
+                in_step.reset(before)  # a replica that is alone goes on in this context
 
         if present:
             replica._reduce_then(ReduceOp.SUM, present, step)
