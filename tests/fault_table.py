@@ -182,11 +182,11 @@ now()
 for kind, port in ports if rank == 0 else ():
     for data in (b"", b"\\xff" * 64, b"[" * 5000, b"{}", b"cmd=abort exitcode=3\\n"):
         try:
-            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
-            made.settimeout(0.2)
-            made.connect(("127.0.0.1", port))
-            made.send(data)
-            made.close()
+            sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
+            sender.settimeout(0.2)
+            sender.connect(("127.0.0.1", port))
+            sender.send(data)
+            sender.close()
         except OSError:
             pass
 total()

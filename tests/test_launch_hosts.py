@@ -102,12 +102,12 @@ def test_what_is_asked_for(name: str, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 @pytest.fixture(scope="module")
 def namespaces(tmp_path_factory: Any) -> Iterator[Namespaces]:
-    made = Namespaces(2, tmp_path_factory.mktemp("hosts"))
-    why = "OpenMPI has no options in the environment for this" if openmpi() else made.why_not()
+    hosts = Namespaces(2, tmp_path_factory.mktemp("hosts"))
+    why = "OpenMPI has no options in the environment for this" if openmpi() else hosts.why_not()
     if why is not None:
         pytest.skip(why)
-    yield made
-    made.remove()
+    yield hosts
+    hosts.remove()
 
 
 def launch(namespaces: Namespaces, *words: object) -> subprocess.CompletedProcess[str]:

@@ -96,8 +96,8 @@ def tell(family: str) -> None:
         if verdict.startswith("compare"):
             verdicts[program.__name__] = compared(program)
         else:
-            told = [what for what, _ in said(program)]
-            verdicts[program.__name__] = verdict if verdict in told else str(told)
+            warned_of = [what for what, _ in said(program)]
+            verdicts[program.__name__] = verdict if verdict in warned_of else str(warned_of)
     print(json.dumps(verdicts))
 
 

@@ -231,9 +231,9 @@ def mirrored(count: int) -> Any:
 
 def test_values_are_shown_as_on_the_page_of_a_recording() -> None:
     value = mirrored(2).run(lambda: np.float32([0.5, rank()]))
-    found = Tables(value._repr_html_())
-    assert found.captions == ["PerReplica"]
-    assert found.rows == [["replica", "device", "value"], ["0", "GPU:0", "float32 [2] [0.5, 0]"],
+    tables = Tables(value._repr_html_())
+    assert tables.captions == ["PerReplica"]
+    assert tables.rows == [["replica", "device", "value"], ["0", "GPU:0", "float32 [2] [0.5, 0]"],
                           ["1", "GPU:1", "float32 [2] [0.5, 1]"]]
     hostile = Tables(refdist.PerReplica(["<b>", None], ["GPU:0", "GPU:1"])._repr_html_())
     assert hostile.rows[1:] == [["0", "GPU:0", "'<b>'"], ["1", "GPU:1", "None"]]
@@ -262,10 +262,10 @@ def test_a_variable_says_what_it_is_and_what_a_read_gives(kind: str, synchroniza
         v = refdist.Variable(1.0, name="v", synchronization=refdist.VariableSynchronization[synchronization],
                              aggregation=refdist.VariableAggregation[aggregation])
     strategy.run(lambda: v.assign_add(1.0 + rank()))
-    found = Tables(v._repr_html_())
-    facts = dict(row for row in found.rows if len(row) == 2)
+    tables = Tables(v._repr_html_())
+    facts = dict(row for row in tables.rows if len(row) == 2)
     reads, copies = VARIABLES[kind, synchronization, aggregation]
-    assert found.captions == [f"{kind} v:0"]
+    assert tables.captions == [f"{kind} v:0"]
     assert facts["dtype and shape"] == "float32 []" and facts["synchronization"] == synchronization
     assert facts["aggregation"] == aggregation
     assert facts["trainable"] == ("no" if synchronization == "ON_READ" else "yes")
@@ -273,22 +273,22 @@ def test_a_variable_says_what_it_is_and_what_a_read_gives(kind: str, synchroniza
     line = test_a_variable_says_what_it_is_and_what_a_read_gives.__code__.co_firstlineno + 4
     assert facts["made"] == f"in a MirroredStrategy, {__file__}:{line}"
     values = ["4"] if kind == "MirroredVariable" else ["2", "3"]
-    assert [row for row in found.rows if len(row) == 3][1:] == [
+    assert [row for row in tables.rows if len(row) == 3][1:] == [
         [*copy, f"float32 [] {value}"] for copy, value in zip(copies, values, strict=True)]
 
 
 def test_a_variable_without_a_strategy_and_one_in_shards() -> None:
-    found = Tables(refdist.Variable([1, 2], name="v")._repr_html_())
-    assert found.rows[-1] == ["0", "CPU:0", "int32 [2] [1, 2]"] and "a read in a replica" not in str(found.rows)
+    tables = Tables(refdist.Variable([1, 2], name="v")._repr_html_())
+    assert tables.rows[-1] == ["0", "CPU:0", "int32 [2] [1, 2]"] and "a read in a replica" not in str(tables.rows)
     shards = ShardedVariable([refdist.Variable([1.0], name="a/part_0"), refdist.Variable([2.0], name="b")])
     assert Tables(shards._repr_html_()).captions == ["ShardedVariable a:0: float32 [2]"]
     assert [row[2] for row in Tables(shards._repr_html_()).rows[1:]] == ["float32 [1] [1]", "float32 [1] [2]"]
 
 
 def test_a_strategy_says_where_it_runs_what() -> None:
-    found = Tables(mirrored(2)._repr_html_())
-    assert found.captions == ["MirroredStrategy: 2 replicas on 1 worker"]
-    assert found.rows == [["variables", "mirrored: a copy for each replica; all have the same value at all times"],
+    tables = Tables(mirrored(2)._repr_html_())
+    assert tables.captions == ["MirroredStrategy: 2 replicas on 1 worker"]
+    assert tables.rows == [["variables", "mirrored: a copy for each replica; all have the same value at all times"],
                           ["values are reduced by", "NcclAllReduce"], ["replica", "device"], ["0", "GPU:0"],
                           ["1", "GPU:1"]]
     shown: list[Any] = []
@@ -309,9 +309,9 @@ def test_a_dataset_shows_its_rows_where_that_calls_no_function_of_the_program() 
     chosen = refdist.data.Dataset.range(10).filter(lambda n: calls.append(n) or True).batch(4)
     lazy = strategy.experimental_distribute_dataset(chosen)
     before = len(calls)
-    found = Tables(lazy._repr_html_())
+    tables = Tables(lazy._repr_html_())
     assert len(calls) == before and "<svg" not in lazy._repr_html_()
-    assert found.rows[0] == ["rows", "AUTO: every batch is cut into pieces of the same rounded-up size, as no files "
+    assert tables.rows[0] == ["rows", "AUTO: every batch is cut into pieces of the same rounded-up size, as no files "
                                      "are read"]
 
 
@@ -323,14 +323,14 @@ def test_an_error_shows_its_rule_and_what_led_to_it() -> None:
     with pytest.raises(ValueError, match="RD04") as raised:
         mirrored(2).run(step)
     assert isinstance(raised.value, refdist.errors.RefdistError)
-    found = Tables(raised.value._repr_html_())
-    title, last = found.captions
+    tables = Tables(raised.value._repr_html_())
+    title, last = tables.captions
     assert title == "InvalidArgumentError RD04 shapes differ"
     assert re.fullmatch(r"the last (8 of \d+ )?rendezvous", last)
-    assert found.rows[0] == ["what happened", str(raised.value)] and found.rows[1][0] == "in a correct program"
-    assert [row[:2] + row[4:5] for row in found.rows[2:]] == [
+    assert tables.rows[0] == ["what happened", str(raised.value)] and tables.rows[1][0] == "in a correct program"
+    assert [row[:2] + row[4:5] for row in tables.rows[2:]] == [
         ["who", "call", "shape"], *[[*one[:2], one.shape] for one in raised.value.history[-8:]]]
-    assert found.rows[-1][:2] == ["replica 1", "all_reduce"] and len(found.rows) <= 2 + 1 + 8
+    assert tables.rows[-1][:2] == ["replica 1", "all_reduce"] and len(tables.rows) <= 2 + 1 + 8
     assert Tables(refdist.errors.RefdistError("<i>")._repr_html_()).rows == [["what happened", "<i>"]]
 
 
@@ -343,10 +343,10 @@ def test_a_history_shows_all_rendezvous_as_a_table() -> None:
     with pytest.raises(refdist.errors.RefdistError) as raised:
         mirrored(2).run(step)
     history: Any = raised.value.history
-    found = Tables(history._repr_html_())
-    assert found.captions == ["the last rendezvous"]
-    assert found.rows == [["who", "call", "op", "dtype", "shape", "line"], *map(list, history)]
-    assert len(found.rows) > 11
+    tables = Tables(history._repr_html_())
+    assert tables.captions == ["the last rendezvous"]
+    assert tables.rows == [["who", "call", "op", "dtype", "shape", "line"], *map(list, history)]
+    assert len(tables.rows) > 11
 
 
 def recorded(value: Any, name: str = "v") -> refdist.insight.Recording:
@@ -361,11 +361,11 @@ def recorded(value: Any, name: str = "v") -> refdist.insight.Recording:
 def test_a_summary_shows_its_tables() -> None:
     recording = recorded(1.0)
     summary = recording.summary()
-    found = Tables(summary._repr_html_())
-    assert ["variables", "1"] in found.rows and ["replicas", "2"] in found.rows
-    assert ["call", "rendezvous", "bytes"] in found.rows and ["assign_add", "1", "8"] in found.rows
-    [who] = [i for i, row in enumerate(found.rows) if row[:1] == ["who"]]
-    assert [row[:3] for row in found.rows[who + 1:]] == [["replica 0", "1", "0"], ["replica 1", "1", "1"]]
+    tables = Tables(summary._repr_html_())
+    assert ["variables", "1"] in tables.rows and ["replicas", "2"] in tables.rows
+    assert ["call", "rendezvous", "bytes"] in tables.rows and ["assign_add", "1", "8"] in tables.rows
+    [who] = [i for i, row in enumerate(tables.rows) if row[:1] == ["who"]]
+    assert [row[:3] for row in tables.rows[who + 1:]] == [["replica 0", "1", "0"], ["replica 1", "1", "1"]]
     many = summary._replace(lines=[summary.lines[0]._replace(what=f"a.py:{i}") for i in range(15)])
     shown = [row[0] for row in Tables(many._repr_html_()).rows]
     assert "a.py:11" in shown and "a.py:12" not in shown and "and 3 more" in shown
@@ -376,11 +376,11 @@ def test_a_summary_shows_its_tables() -> None:
 def test_a_difference_shows_both_sides_beside_each_other() -> None:
     one = recorded(1.0)
     difference: Any = one.diff(recorded(2.0))
-    found = Tables(difference._repr_html_())
-    assert found.captions == [f"event {difference.number} differs in contributed"]
-    assert found.rows[0] == ["", "this", "other"]
-    assert found.rows[-1] == ["contributed", "float32 [] 1.0", "float32 [] 2.0"]
-    assert "assign_add of variable v:0" in found.rows[1][1] == found.rows[1][2]
+    tables = Tables(difference._repr_html_())
+    assert tables.captions == [f"event {difference.number} differs in contributed"]
+    assert tables.rows[0] == ["", "this", "other"]
+    assert tables.rows[-1] == ["contributed", "float32 [] 1.0", "float32 [] 2.0"]
+    assert "assign_add of variable v:0" in tables.rows[1][1] == tables.rows[1][2]
     shorter: Any = one.diff(refdist.insight.Recording(one.events[:-1]))
     ended = Tables(shorter._repr_html_())
     assert ended.captions == [f"only this recording has event {shorter.number}"] and len(ended.rows) == 2
@@ -404,12 +404,12 @@ def test_what_explore_finds_is_shown_with_its_schedule() -> None:
 
     report: Any = refdist.explore(lambda: program(lambda v: v.assign(v + 1.0)))
     html = report._repr_html_()
-    found = Tables(html)
-    assert found.captions[0].startswith("found 1 fault in 4 classes of schedules, the first after ")
-    assert found.captions[1].startswith("LOST UPDATE of <i>v (")
-    assert ["result 1.0", "in 2 of 4 classes"] in found.rows
-    assert ["why", "the result is 1.0; of whole functions, in all orders, it is 2.0"] in found.rows
-    assert [row[1].partition(",")[0] for row in found.rows if row[0] == "write"] == ["`<i>v.assign_add(...)`"]
+    tables = Tables(html)
+    assert tables.captions[0].startswith("found 1 fault in 4 classes of schedules, the first after ")
+    assert tables.captions[1].startswith("LOST UPDATE of <i>v (")
+    assert ["result 1.0", "in 2 of 4 classes"] in tables.rows
+    assert ["why", "the result is 1.0; of whole functions, in all orders, it is 2.0"] in tables.rows
+    assert [row[1].partition(",")[0] for row in tables.rows if row[0] == "write"] == ["`<i>v.assign_add(...)`"]
     assert "<i>" not in html and "overwrites version 1" in html[html.index("<pre>"):]
     proved: Any = refdist.explore(lambda: program(lambda v: v.assign_add(1.0)))
     assert Tables(proved._repr_html_()).captions == [str(proved).split("\n")[0]]
@@ -438,9 +438,9 @@ def test_an_error_that_nobody_catches_shows_its_tables_above_the_traceback(shell
             printer.structured_traceback(type(raised.value), raised.value, etb=raised.value.__traceback__)
     [shown] = shell.display_pub.shown  # type: ignore[attr-defined]
     assert list(shown) == ["text/html"]  # a terminal, which prints "text/plain", shows the traceback alone
-    found = Tables(shown["text/html"])
-    assert found.captions[0].startswith("InvalidContextError RD06")
-    assert found.rows[-1][:2] == ["replica 1", "all_reduce"]
+    tables = Tables(shown["text/html"])
+    assert tables.captions[0].startswith("InvalidContextError RD06")
+    assert tables.rows[-1][:2] == ["replica 1", "all_reduce"]
 
 
 def test_a_notebook_shows_all_of_them(browser: Browser, tmp_path: Path) -> None:

@@ -485,14 +485,14 @@ def _add(columns: list[list[HostArray]], data: Sequence[bytearray | memoryview],
 def _arrays(data: bytearray | memoryview, start: int, columns: list[list[HostArray]],
             shapes: list[list[tuple[int, ...]]]) -> list[list[HostArray]]:
     # Those of a worker, which lie in its data one after another; of the dtypes of this one's.
-    found: list[list[HostArray]] = []
+    arrays: list[list[HostArray]] = []
     for column, theirs in zip(columns, shapes, strict=True):
         dtype = column[0].dtype
-        found.append([])
+        arrays.append([])
         for shape in theirs:
-            found[-1].append(np.ndarray(shape, dtype, data, start))
+            arrays[-1].append(np.ndarray(shape, dtype, data, start))
             start += math.prod(shape) * dtype.itemsize
-    return found
+    return arrays
 
 
 _added = reporting("add", _add)

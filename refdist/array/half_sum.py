@@ -80,27 +80,27 @@ class _Float16s:
     def __call__(self, arrays: Sequence[Numbers], total: Numbers) -> bool:
         if not self._works:
             return False
-        mine, other, kept, special = self._bits[:, :total.size]
-        _widen(arrays[0], mine)
-        np.add(mine, _NEXT, out=special)
+        bits, other, kept, special = self._bits[:, :total.size]
+        _widen(arrays[0], bits)
+        np.add(bits, _NEXT, out=special)
         for i, array in enumerate(arrays[1:]):
             if i:
-                mine &= -(1 << _SHIFT)
+                bits &= -(1 << _SHIFT)
             _widen(array, other)
             special |= np.add(other, _NEXT, out=kept)
-            np.add(mine.view(np.float32), other.view(np.float32), out=mine.view(np.float32))
-            np.right_shift(mine, _SHIFT, out=kept)
+            np.add(bits.view(np.float32), other.view(np.float32), out=bits.view(np.float32))
+            np.right_shift(bits, _SHIFT, out=kept)
             kept &= 1
-            mine += kept
-            mine += (1 << _SHIFT - 1) - 1
-            special |= np.add(mine, _NEXT, out=kept)
+            bits += kept
+            bits += (1 << _SHIFT - 1) - 1
+            special |= np.add(bits, _NEXT, out=kept)
         if np.bitwise_or.reduce(special) & _TOO_LARGE:
             return False
-        np.right_shift(mine, _SHIFT, out=kept)
-        mine >>= 16
-        mine &= -0x8000
-        mine |= kept
-        total.view(np.int16)[...] = mine
+        np.right_shift(bits, _SHIFT, out=kept)
+        bits >>= 16
+        bits &= -0x8000
+        bits |= kept
+        total.view(np.int16)[...] = bits
         return True
 
 

@@ -58,11 +58,11 @@ def uses_in_a_loop(place: Place) -> bool:
     around = [node for node in ast.walk(tree) if isinstance(node, (ast.Module, *_FUNCTIONS))
               and getattr(node, "lineno", 0) <= place.line <= (_end(node) or place.line)]
     function = max(around, key=lambda node: getattr(node, "lineno", 0))
-    made = {name.id for node in ast.walk(function)
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.lineno <= place.line <= _end(node)
-            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-            for name in ast.walk(target) if isinstance(name, ast.Name)}
-    return any(isinstance(used, ast.Name) and used.id in made
+    assigned = {name.id for node in ast.walk(function)
+                if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.lineno <= place.line <= _end(node)
+                for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return any(isinstance(used, ast.Name) and used.id in assigned
                for node in ast.walk(function) if isinstance(node, (*_LOOPS, ast.While)) and node.lineno > place.line
                for used in ast.walk(node))
 

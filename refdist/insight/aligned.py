@@ -314,7 +314,7 @@ class Meeting(NamedTuple):
 
 def meetings(trial: Trial) -> list[Meeting]:
     """The rendezvous of a run, and what it reduces outside replicas, in order, over all of its workers."""
-    found: dict[tuple[str, int], Meeting] = {}
+    of_calls: dict[tuple[str, int], Meeting] = {}
     numbers: dict[tuple[int, object], int] = {}
     met: dict[int, tuple[str, int]] = {}
     counts: dict[int, int] = {}
@@ -327,16 +327,16 @@ def meetings(trial: Trial) -> list[Meeting]:
             if place not in numbers:
                 numbers[place] = counts[event.worker] = counts.get(event.worker, 0) + 1
             key = event["call"], numbers[place]
-            if key not in found:
-                found[key] = Meeting(event["call"], event["op"], (event["site"] or [""])[0], event.step, event.run,
-                                     event.id, {}, [])
-            found[key].contributed.update(_of_each(event, runs.get(event.worker)))
+            if key not in of_calls:
+                of_calls[key] = Meeting(event["call"], event["op"], (event["site"] or [""])[0], event.step, event.run,
+                                        event.id, {}, [])
+            of_calls[key].contributed.update(_of_each(event, runs.get(event.worker)))
             met[event.id] = key
         elif event.kind in ("receive", "return"):
             call = event["of"] if event.kind == "receive" else event.parent
-            if call in met and not found[met[call]].received:
-                found[met[call]].received.extend(event["received" if event.kind == "receive" else "returned"])
-    return list(found.values())
+            if call in met and not of_calls[met[call]].received:
+                of_calls[met[call]].received.extend(event["received" if event.kind == "receive" else "returned"])
+    return list(of_calls.values())
 
 
 def _of_each(event: Event, run: Event | None) -> dict[int, list[summaries.Summary]]:
@@ -354,19 +354,19 @@ def returned(trial: Trial, until: int) -> tuple[str, dict[int, list[summaries.Su
     """The line of the last `run` of the first worker before an event, and what each replica has returned from it."""
     line = ""
     replicas: set[int] = set()
-    found: dict[int, list[summaries.Summary]] = {}
+    values: dict[int, list[summaries.Summary]] = {}
     for event in trial.events:
         if event.id >= until:
             break
         if event.worker:
             continue
         if event.kind == "run":
-            line, replicas, found = (event["site"] or [""])[0], set(), {}
+            line, replicas, values = (event["site"] or [""])[0], set(), {}
         elif event.kind == "replica":
             replicas.add(event.id)
         elif event.kind == "return" and event.parent in replicas and event.replica is not None:
-            found[event.replica] = event["returned"]
-    return line, found
+            values[event.replica] = event["returned"]
+    return line, values
 
 
 def steps(trial: Trial) -> list[Event]:
