@@ -151,3 +151,37 @@ def test_pytorch_computes_on_the_same_memory(cupy: Any) -> None:
 
     found = refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
     assert host(found.values[1]).tolist() == [6, 6, 6]
+
+
+def test_replicas_have_pytorch_s_streams_and_random_numbers_of_their_own(cupy: Any) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+    refdist.set_backend("simulated")
+
+    def drawn(seed: int) -> list[float]:
+        generator = torch.Generator("cuda").manual_seed(seed)
+        return [float(torch.rand((), device="cuda", generator=generator)) for _ in range(2)]
+
+    def step() -> Any:
+        context = refdist.get_replica_context()
+        assert context is not None
+        number = context.replica_id_in_sync_group
+        torch.cuda.manual_seed(number)
+        before = float(torch.rand((), device="cuda"))
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            values = torch.ones(1 << 22, device="cuda")
+            for _ in range(200):  # still being computed when the other replica reads it
+                values = values * 1.5 / 1.5
+            values = values + number
+            total = context.all_reduce("SUM", values)
+            assert torch.cuda.current_stream() == stream
+            assert total.device.type == "cuda"
+            right = bool((total == 3).all())
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+        return right, [before, float(torch.rand((), device="cuda"))] == drawn(number)
+
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    assert strategy.experimental_local_results(strategy.run(step)) == ((True, True), (True, True))
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()

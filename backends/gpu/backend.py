@@ -39,7 +39,7 @@ from refdist.array.types import Array
 from refdist.backends.gpu import nccl, readonly
 from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Event, Exporter, HostArray
 from refdist.backends.gpu.devices import Current, Devices, library
-from refdist.backends.gpu.kernels import Job, Programs, on_device, stored
+from refdist.backends.gpu.kernels import Job, Programs, contiguous, on_device, stored
 from refdist.backends.gpu.transport import DeviceTransport
 from refdist.backends.simulated.backend import Simulated
 from refdist.core import context_stack
@@ -144,7 +144,7 @@ class GPU(Backend):
         # The copy waits for the source's stream, and the source's stream for the copy.
         cuda, source = self._cupy.cuda, array.data.device_id
         with self.on(source, f"{array.nbytes} bytes to GPU {gpu}"):
-            array = self._cupy.ascontiguousarray(array)
+            array = contiguous(array)
             ready = cuda.get_current_stream().record()
         with self.on(gpu, f"{array.nbytes} bytes from GPU {source}"):
             stream = cuda.get_current_stream()
@@ -195,7 +195,7 @@ class GPU(Backend):
         with self.on(gpu, "sum"):
             for column in columns:
                 # Kept until the kernel is issued; the pool reuses memory in the order of the stream.
-                parts = [cupy.ascontiguousarray(array) for array in column]
+                parts = [contiguous(array) for array in column]
                 result = cupy.empty(parts[0].shape, parts[0].dtype)
                 kept.append(parts)
                 results.append(result)
@@ -249,12 +249,12 @@ class GPU(Backend):
         cupy = self._cupy
         name, each = stored(array.dtype)
         with self.on(gpu, f"scatter_{operation}"):
-            changed = cupy.ascontiguousarray(array).view(cupy.ndarray).copy()
+            changed = array.view(cupy.ndarray).copy()
             if indices.size and changed.size:
                 rows = indices.astype(np.int64)
                 order = cupy.argsort(rows)
                 width = math.prod(array.shape[1:]) * each
-                self._programs.scatter(name, operation, changed, cupy.ascontiguousarray(values), rows[order], order,
+                self._programs.scatter(name, operation, changed, contiguous(values), rows[order], order,
                                        width)
         return frozen(changed)
 
@@ -269,7 +269,7 @@ class GPU(Backend):
         if not self._is_on_gpu(total):
             return self._host.divide(total, count, dtype)
         with self.on(total.data.device_id, "mean"):
-            total = self._cupy.ascontiguousarray(total).astype(dtype or total.dtype, copy=False)
+            total = contiguous(total).astype(dtype or total.dtype, copy=False)
             mean = self._cupy.empty(total.shape, total.dtype)
             name, each = stored(mean.dtype)
             if mean.size:

@@ -73,6 +73,14 @@ def on_device(dtype: DType) -> bool:
     return stored(dtype)[0] in TYPES
 
 
+def contiguous(array: DeviceArray) -> DeviceArray:
+    """The array itself where its elements lie one after another in memory, else a copy; of the same shape.
+
+    CuPy's ascontiguousarray, like NumPy's, turns a scalar into an array of one element.
+    """
+    return array if array.flags.c_contiguous else array.copy()
+
+
 def source(dtype: str) -> str:
     """The program for one dtype, a key of TYPES: kernels.cu with its three definitions."""
     stored, kind = TYPES[dtype]

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 from refdist import errors
 from refdist.array.convert import frozen
 from refdist.backends.gpu.cupy_types import Cupy, DeviceArray, DType, Nccl, NcclCommunicator
-from refdist.backends.gpu.kernels import Job, stored
+from refdist.backends.gpu.kernels import Job, contiguous, stored
 
 if TYPE_CHECKING:
     from refdist.backends.gpu.backend import GPU
@@ -255,7 +255,7 @@ def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Seque
 
 
 def _packed(cupy: Cupy, parts: Sequence[DeviceArray]) -> DeviceArray:
-    flat = [cupy.ascontiguousarray(part).reshape(-1) for part in parts]
+    flat = [contiguous(part).reshape(-1) for part in parts]
     whole = flat[0] if len(flat) == 1 else cupy.concatenate(flat)
     return whole.view(stored(whole.dtype)[0]) if whole.dtype.kind == "c" else whole
 
@@ -356,7 +356,7 @@ def gather(backend: GPU, communicator: Communicator, parts: Sequence[DeviceArray
     for rank, gpu in communicator.here:
         own = iter([part for part, owner in zip(parts, ranks, strict=True) if owner == rank])
         with backend.on(gpu, "receiving"):
-            gathered[rank] = [cupy.ascontiguousarray(next(own)) if owner == rank else cupy.empty(shape, dtype)
+            gathered[rank] = [contiguous(next(own)) if owner == rank else cupy.empty(shape, dtype)
                            for owner, shape in zip(owners, shapes, strict=True)]
 
     def exchange(rank: int, gpu: int, comm: NcclCommunicator, stream: int) -> None:

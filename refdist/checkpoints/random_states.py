@@ -1,4 +1,4 @@
-"""The states of random number generators that belong to a process: those of Python, NumPy and PyTorch (of the CPU).
+"""The states of random number generators that belong to a process: those of Python, NumPy and PyTorch.
 
 A checkpoint has them where `refdist launch --max-restarts` has started the job, so that after a restart each worker
 draws what it would have drawn.  Elsewhere they stay out of it: in TensorFlow, too, reading a checkpoint does not change
@@ -75,7 +75,8 @@ def _taken() -> dict[str, Any]:
     return {"python": [version, list(numbers), gauss],
             # None where the program has given NumPy another algorithm.
             "numpy": [np.asarray(keys, "<u4").tobytes().hex(), *rest] if kind == "MT19937" else None,
-            "torch": None if torch is None else bytes(torch.tolist()).hex()}
+            # Of the CPU, and of each GPU that is in use.
+            "torch": None if torch is None else [bytes(state.tolist()).hex() for state in (torch[0], *torch[1])]}
 
 
 def _put_back(states: Any) -> None:
@@ -86,4 +87,5 @@ def _put_back(states: Any) -> None:
         keys, *rest = numpy
         np.random.set_state(("MT19937", np.frombuffer(bytes.fromhex(keys), "<u4"), *rest))
     if torch is not None and (library := sys.modules.get("torch")) is not None:
-        pytorch.set_random_state(library.tensor(list(bytes.fromhex(torch)), dtype=library.uint8))
+        of_cpu, *of_gpus = [library.tensor(list(bytes.fromhex(state)), dtype=library.uint8) for state in torch]
+        pytorch.set_random_state((of_cpu, of_gpus))

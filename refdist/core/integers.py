@@ -33,7 +33,9 @@ def as_integer(value: object) -> int | None:
     except errors.RefdistError:
         raise
     except TypeError:
-        return None
+        # An array of CuPy's is no index, because Python asks for one without saying that it waits for the GPU.
+        is_integer = getattr(number, "shape", None) == () and getattr(number.dtype, "kind", "") in ("i", "u")
+        return int(number) if is_integer else None
 
 
 def integer(value: object, argument: str, attempted: str) -> int:

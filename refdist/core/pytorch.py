@@ -1,7 +1,7 @@
 """PyTorch's modes and random numbers, of which each replica has its own.
 
 PyTorch keeps for each thread whether gradients are recorded (`no_grad`, `inference_mode`), what `autocast` computes in
-and where new tensors are made (`with torch.device(...)`), and for the process their dtype and the generator of random
+and where new tensors are made (`with torch.device(...)`), and for the process their dtype and the generators of random
 numbers.  All replicas share a thread, so a replica that waits inside `with torch.no_grad():` would leave the mode to
 the next one, and blocks that are not left in the reverse order would leave it behind after `run`.  Therefore the mode
 is put back as a whole whenever a replica goes on.
@@ -14,6 +14,8 @@ inside a replica: a replica that began before has the mode of a new thread.
 * How many `autocast` blocks are open decides when the copies of weights that they share are dropped, so the number
   belongs to the mode.  A replica does not see the copies of another one: a weight may have been changed in between.
   Where `autocast` was switched on without a block they are never dropped, so that is done at every turn.
+* Streams of CUDA belong to the thread, too, as does the current GPU.  What a replica has issued to a stream of its own
+  is waited for when it begins to wait, because the streams of others, which read its contribution, would not.
 * A device for new tensors is one of the modes that see every function (`TorchFunctionMode`), which PyTorch keeps in a
   stack.  Beside it, `set_default_device` remembers what it has put there, and PyTorch which device is meant now.
 """
@@ -176,12 +178,59 @@ def _of_a_new_thread() -> Mode:
     return modes[0]
 
 
-def random_state() -> Any:
-    """The state of the generator of the CPU; None without PyTorch."""
-    return None if _loaded() is None else sys.modules["torch"].get_rng_state()
+def _cuda() -> Any:
+    # PyTorch's module for CUDA, once CUDA is in use; before that, asking it would start CUDA.
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda if getattr(cuda, "is_initialized", lambda: False)() else None
 
 
-def set_random_state(state: object) -> None:
-    """Puts back what `random_state` returned; None leaves the generator as it is."""
+Streams: TypeAlias = tuple[int, list[Any]]
+"""The current GPU, and the current stream of each."""
+
+
+def streams() -> Streams | None:
+    """The current GPU and streams of this thread; None while CUDA is not in use."""
+    cuda = _cuda()
+    return None if cuda is None else (
+        cuda.current_device(), [cuda.current_stream(gpu) for gpu in range(cuda.device_count())])
+
+
+def wait_for_streams(current: Streams | None) -> None:
+    """Waits for streams that a program made, which another replica's streams do not wait for."""
+    for gpu, stream in enumerate(current[1] if current is not None else []):
+        if stream != _cuda().default_stream(gpu):
+            stream.synchronize()
+
+
+def set_streams(wanted: Streams | None) -> None:
+    """Puts back what `streams` returned; None, from before CUDA was in use, is GPU 0 and the default streams."""
+    cuda = _cuda()
+    if cuda is None:
+        return
+    device, current = wanted or (0, [cuda.default_stream(gpu) for gpu in range(cuda.device_count())])
+    if (device, current) != streams():
+        for stream in current:
+            cuda.set_stream(stream)
+        cuda.set_device(device)
+
+
+RandomState: TypeAlias = tuple[Any, list[Any]]
+"""The state of the generator of the CPU, and of each GPU's."""
+
+
+def random_state() -> RandomState | None:
+    """The state of PyTorch's generators; None without PyTorch."""
+    if _loaded() is None:
+        return None
+    generators = [] if _cuda() is None else _cuda().default_generators
+    return sys.modules["torch"].get_rng_state(), [generator.get_state() for generator in generators]
+
+
+def set_random_state(state: RandomState | None) -> None:
+    """Puts back what `random_state` returned; None, and GPUs not in use then, leave their generators as they are."""
     if state is not None:
-        sys.modules["torch"].set_rng_state(state)
+        of_cpu, of_gpus = state
+        torch = sys.modules["torch"]
+        torch.set_rng_state(of_cpu)
+        for gpu, of_gpu in enumerate(of_gpus):
+            torch.cuda.set_rng_state(of_gpu, gpu)

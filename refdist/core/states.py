@@ -83,6 +83,16 @@ class _Modes(State):
         pytorch.set_mode(saved, now)
 
 
+class _Streams(State):
+    def save(self, call: CollectiveCall | None) -> pytorch.Streams | None:
+        current = pytorch.streams()
+        pytorch.wait_for_streams(current)
+        return current
+
+    def restore(self, saved: pytorch.Streams | None, now: pytorch.Streams | None) -> None:
+        pytorch.set_streams(saved)
+
+
 class _Contexts(State):
     def save(self, call: CollectiveCall | None) -> list[Any] | None:
         if call is not None and jax.is_in_callback():
@@ -165,6 +175,7 @@ class _Fields(State):
 
 MODES = (
     Row("torch", _Modes()),
+    Row("torch", _Streams()),
     Row("torch", _Generator(pytorch.random_state, pytorch.set_random_state)),
     Row("jax", _Contexts()),
     Row("keras", _Scopes()),

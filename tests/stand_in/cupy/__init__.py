@@ -134,6 +134,9 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
         _implicit(self)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if ufunc is np.matmul and any(isinstance(item, np.ndarray) for item in inputs):
+            raise TypeError("Argument 'b' has incorrect type (expected cupy._core.core._ndarray_base, "
+                            "got numpy.ndarray)")
         return _as_first_subclass(_call(getattr(ufunc, method), inputs, kwargs), inputs)
 
     def __array_function__(self, function, types, args, kwargs):
@@ -196,7 +199,6 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
     def __int__(self): return int(self._item())
     def __complex__(self): return complex(self._item())
     def __bool__(self): return bool(self._item())
-    def __index__(self): return self._item().__index__()
     def __len__(self): return len(self._a)
     def __iter__(self): return (self[i] for i in range(len(self)))
     def __repr__(self): return repr(self.get())
@@ -287,9 +289,8 @@ def array(value, dtype=None):
 
 
 def ascontiguousarray(value):
-    if value.flags.c_contiguous:
-        return value
-    return _call(np.ascontiguousarray, [value], {})
+    value = value if value.ndim else value.reshape(1)
+    return value if value.flags.c_contiguous else _call(np.ascontiguousarray, [value], {})
 
 
 def asnumpy(value):
