@@ -115,6 +115,30 @@ def step(cupy: Any) -> None:
           f"({times['CuPy'] * 1e3:.2f} ms)")
 
 
+def tensors() -> None:
+    """The sum of PyTorch's tensors on the GPU by each backend: the simulator's goes through the memory of the host."""
+    try:
+        import torch
+    except ImportError:
+        print("PyTorch's tensors: not measured, because it is not installed")
+        return
+    parts = [torch.ones(MIB * 4, device="cuda") for _ in range(2)]
+
+    def reduce() -> Any:
+        replica = refdist.get_replica_context()
+        assert replica is not None
+        return replica.all_reduce("SUM", parts[replica.replica_id_in_sync_group])
+
+    times = {}
+    for name in ("simulated", "gpu"):
+        refdist.set_backend(name)
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        torch.cuda.synchronize()
+        times[name] = seconds({name: lambda strategy=strategy: strategy.run(reduce)}, 10)[name]
+    print(f"all_reduce of PyTorch's tensors of 16 MiB on 2 replicas: {times['gpu'] * 1e3:.2f} ms with the backend gpu, "
+          f"{times['simulated'] / times['gpu']:.0f} x as long through the host")
+
+
 def main() -> None:
     refdist.set_backend("gpu")
     refdist.config.set_simulated_devices(gpu=8)
@@ -124,6 +148,7 @@ def main() -> None:
     sums(cupy, 64 * MIB)
     overhead(cupy)
     step(cupy)
+    tensors()
 
 
 if __name__ == "__main__":

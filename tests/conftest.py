@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ from gpu_world import stand_in, why_no_gpu
 from hypothesis import settings
 
 import refdist
+
+# Tests compute with Keras on the CPU, where refdist computes, also those that import Keras themselves.
+os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
 
 # The same inputs in every run, and no test fails because the machine is busy; `make fuzz` tries other inputs.
 settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=60)

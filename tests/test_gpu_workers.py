@@ -199,6 +199,26 @@ def test_workers_under_mpi_have_the_simulated_workers_bits(gpus: int, environmen
         assert (tmp_path / f"cupy {task}").read_text() == (tmp_path / f"numpy {task}").read_text()
 
 
+def test_strategies_over_the_same_gpus_share_a_communicator_which_is_freed_at_exit(tmp_path: Any) -> None:
+    (tmp_path / "program.py").write_text("""
+import atexit, pathlib, sys
+from cupy.cuda.nccl import NcclCommunicator
+seen = []
+atexit.register(lambda: pathlib.Path(sys.argv[1], str(task)).write_text(f"{seen} {NcclCommunicator.open}"))
+import refdist
+for _ in range(3):
+    strategy = refdist.MultiWorkerMirroredStrategy()
+    task = strategy.cluster_resolver.task_id
+    total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", refdist.constant([1.0])))
+    seen.append((float(total), NcclCommunicator.made, NcclCommunicator.open))
+""")
+    done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable,
+                   str(tmp_path / "program.py"), str(tmp_path), gpus=2)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for task in (0, 1):
+        assert (tmp_path / str(task)).read_text() == f"{[(2.0, 1, 1)] * 3} 0", done.stderr[-2000:]
+
+
 @pytest.mark.worlds
 @pytest.mark.parametrize("environment", [{}, {"REFDIST_NCCL": "off"}][:1 + worlds.EVERY], ids=str)
 def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:

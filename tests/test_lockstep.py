@@ -550,7 +550,8 @@ def test_a_rendezvous_in_a_callback_of_compiled_code_is_refused(jax: Any, compil
         def function(x: Any) -> Any:
             return jax.pure_callback(lambda x: np.asarray(replica.all_reduce("SUM", x)), x, x)
 
-        return (jax.jit(function) if compiled else function)(jax.numpy.ones(2))
+        # On a GPU JAX returns before it has computed.
+        return jax.block_until_ready((jax.jit(function) if compiled else function)(jax.numpy.ones(2)))
 
     with pytest.raises(RuntimeError, match=r"\[RD09\] all_reduce.*by what JAX has compiled"):
         strategy.run(step)

@@ -7,6 +7,7 @@ and `synchronize`, whose callers ask for it.  From that follows:
 * Errors of a GPU may appear at a later call than the one that caused them.
 * Whether copies hold equal values (`expect_equal`) is computed on the GPU and copied to pinned memory; the error is
   raised by the first later `to_numpy`, `put_all` or `synchronize` that finds the copy done, with a note that says so.
+  With CUDA_LAUNCH_BLOCKING=1, by which CUDA's users find what failed, it is waited for at once.
 * A copy between GPUs is ordered by events, both ways: the target's stream waits for what computes the array, and the
   source's stream for the copy, because CuPy's pool hands freed memory out again in the order of one stream only.
 
@@ -22,11 +23,13 @@ array itself is asked to do (`readonly`).
 
 from __future__ import annotations
 
+import atexit
 import math
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import ModuleType, TracebackType
 from typing import Any, TypeGuard
 
@@ -69,10 +72,12 @@ class GPU(Backend):
         # Arrays on the CPU are NumPy's.
         self._host = Simulated()
         self._communicators: dict[tuple[int, ...], nccl.Communicator | None] = {}
-        self._between: list[nccl.Communicator] = []
+        # With other processes, by the GPUs of all of them.
+        self._between: dict[nccl.Places, nccl.Communicator] = {}
         # Comparisons that a GPU may still be at: (done, outcome, the error).
         self._unsure: deque[tuple[Event, HostArray, Callable[[], Exception]]] = deque()
         self.ordered = nccl.way() != "fastest"
+        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
 
     def xp(self, device: str = "") -> ModuleType:
         return np if device and self._devices.of(device) is None else self._module
@@ -111,7 +116,7 @@ class GPU(Backend):
             return np.asarray(array)
         gpu = array.data.device_id
         with self.on(gpu, "copy to the host"):
-            nccl.wait(self._cupy, self._between, gpu)
+            nccl.wait(self._cupy, self._between.values(), gpu)
             copied = array.get()
         self._settle()
         return copied
@@ -124,7 +129,13 @@ class GPU(Backend):
             return array if array.data.device_id == gpu else self._across(array, gpu)
         if gpu is None or not isinstance(array, (np.ndarray, np.generic)) or not on_device(array.dtype):
             return array
-        with self.on(gpu, f"{array.nbytes} bytes to the device"):
+        return self._from_host(array, gpu)
+
+    def _from_host(self, array: Any, gpu: int) -> DeviceArray:
+        with self.on(gpu, f"{nbytes(array)} bytes to the device"):
+            # CuPy fills a scalar of value zero with zero bytes, and so makes 0.0 of -0.0.
+            if np.ndim(array) == 0:
+                return self._cupy.asarray(np.reshape(array, 1)).reshape(())
             return self._cupy.asarray(array)
 
     def freeze(self, array: Array) -> Any:
@@ -163,8 +174,7 @@ class GPU(Backend):
     def _onto(self, array: Array, gpu: int) -> DeviceArray:
         if self._is_on_gpu(array):
             return array if array.data.device_id == gpu else self._across(array, gpu)
-        with self.on(gpu, f"{nbytes(array)} bytes to the device"):
-            return self._cupy.asarray(array)
+        return self._from_host(array, gpu)
 
     # Computing.
 
@@ -296,6 +306,8 @@ class GPU(Backend):
             outcome = np.frombuffer(pinned, np.bool_, 1).reshape(())
             differs.any().get(out=outcome, blocking=False)
             self._unsure.append((self._cupy.cuda.get_current_stream().record(), outcome, complain))
+        if self._blocking:
+            self.synchronize()
 
     def _settle(self) -> None:
         # Raises for comparisons that are done; waits for none.
@@ -310,18 +322,40 @@ class GPU(Backend):
     def synchronize(self) -> None:
         for gpu in self._devices.mine:
             with self.on(gpu, "synchronize"):
-                nccl.wait(self._cupy, self._between, gpu)
+                nccl.wait(self._cupy, self._between.values(), gpu)
                 self._cupy.cuda.Device(gpu).synchronize()
         self._settle()
 
     def between_workers(self, transport: Transport, devices: Sequence[str]) -> Transport:
         return DeviceTransport(self, transport, devices)
 
-    def connect(self, here: Sequence[tuple[int, int]], size: int, unique_id: bytes, limit: float) -> nccl.Communicator:
-        """A communicator with other processes (`nccl.among`); its errors are raised wherever a GPU is waited for."""
-        communicator = nccl.among(self._cupy, here, size, unique_id, limit)
-        self._between.append(communicator)
+    def connected(self, places: nccl.Places) -> nccl.Communicator | None:
+        """The communicator over these GPUs, if one is connected and in use."""
+        communicator = self._between.get(tuple(places))
+        return None if communicator is None or communicator.broken else communicator
+
+    def connect(self, places: nccl.Places, here: Sequence[tuple[int, int]], unique_id: bytes,
+                limit: float) -> nccl.Communicator:
+        """A communicator with other processes (`nccl.among`); its errors are raised wherever a GPU is waited for.
+
+        Args:
+            places: the GPU of every rank, as (host, PCI bus).
+            here: (rank, GPU) for every rank of this process.
+        """
+        if not self._between:
+            atexit.register(self._disconnect)
+        communicator = nccl.among(self._cupy, here, len(places), unique_id, limit)
+        self._between[tuple(places)] = communicator
         return communicator
+
+    def _disconnect(self) -> None:
+        # At exit Python would take communicators apart in any order, and NCCL may wait for the same one of other ranks.
+        for communicator in self._between.values():
+            with suppress(errors.RefdistError):
+                for _, gpu in communicator.here:
+                    with self.on(gpu, "exit"):
+                        nccl.wait(self._cupy, [communicator], gpu)
+                communicator.close()
 
     def pci_bus_id(self, gpu: int) -> str:
         """The name of a GPU on its host, equal in all processes."""

@@ -18,6 +18,8 @@ Invariants, most of them NCCL's:
 * NCCL sees addresses and counts only.  Device, dtype, contiguity and lifetime of arrays are checked here or nowhere.
 * Two ranks on one GPU are refused by NCCL; callers see to it that they are not.
 * After an error a communicator is aborted and not used again; the next call connects a new one.
+* Communicators with other processes are kept until the process ends, and freed in the order in which they were made,
+  which is the same on all ranks: freeing one can wait for the other ranks.
 * Nothing waits without a limit.  Connecting blocks until every rank has come and takes no limit, so it runs in a
   thread; results are waited for by polling an event, while NCCL is asked for errors that happened meanwhile.
 
@@ -30,8 +32,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from refdist import errors
 from refdist.array.convert import frozen
@@ -46,6 +48,9 @@ NCCL_TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32", "uint32": "UIN
               "uint64": "UINT64", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32",
               "float64": "FLOAT64"}
 
+
+Places: TypeAlias = Sequence[tuple[str, str]]
+"""The GPU of every rank, as (host, PCI bus)."""
 
 VARIABLE = "REFDIST_NCCL"
 WAYS = ("ordered", "fastest", "off")
@@ -133,6 +138,13 @@ class Communicator:
                 self.give_up()
                 raise errors.error("RD28", "waiting for NCCL", f"NCCL says {error}") from error
 
+    def close(self) -> None:
+        """Frees it, once nothing is in flight; not used again."""
+        self.broken = True
+        comms, self._comms = self._comms, []
+        for comm in comms:
+            comm.destroy()
+
     def give_up(self) -> None:
         """Aborts what is in flight; the communicator is not used again."""
         self.broken = True
@@ -194,7 +206,7 @@ def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: byt
     return Communicator(cupy, here, size, made, limit)
 
 
-def wait(cupy: Cupy, communicators: Sequence[Communicator], gpu: int) -> None:
+def wait(cupy: Cupy, communicators: Iterable[Communicator], gpu: int) -> None:
     """Waits for the current stream of a GPU where communicators with other processes are in use.
 
     Raises:

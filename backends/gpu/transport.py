@@ -3,7 +3,7 @@
 The transport underneath compares the calls before anything moves, because NCCL has no limit of time: a rank that
 enters a collective which another one never makes would wait without end.  Which way an array takes, and whether a new
 communicator is needed after an error, is agreed on in that same exchange, so all workers decide alike.  The
-communicator is connected at the first call that has arrays on GPUs.
+communicator is connected at the first call that has arrays on GPUs; strategies over the same GPUs share it.
 """
 
 from __future__ import annotations
@@ -113,12 +113,15 @@ class DeviceTransport(Transport):
         places = [place for worker, _ in workers for place in worker or [None]]
         if library is None or None in places or len(set(places)) < len(places):
             return None  # NCCL refuses two ranks on one GPU
-        unique_id = self._inner.all_gather_object(call, library.get_unique_id() if self.rank == 0 else None)[0]
+        kept = backend.connected(places)
+        answers = self._inner.all_gather_object(call, (library.get_unique_id() if self.rank == 0 else None, bool(kept)))
         starts = np.cumsum([0, *(len(worker) for worker, _ in workers)]).tolist()
         self._owners = [start + i for start, (_, replicas) in zip(starts, workers, strict=False) for i in replicas]
         self._mine = [starts[self.rank] + i for i in workers[self.rank][1]]
+        if all(has_kept for _, has_kept in answers):
+            return kept
         here = [(starts[self.rank] + i, gpu) for i, gpu in enumerate(own_gpus) if gpu is not None]
-        return backend.connect(here, len(places), unique_id, self._inner.timeout)
+        return backend.connect(places, here, unique_id=answers[0][0], limit=self._inner.timeout)
 
 
 def _on_gpus(column: Sequence[Array]) -> list[DeviceArray]:

@@ -1,6 +1,12 @@
-"""refdist on the GPUs of this process, divided into 16 logical GPUs."""
+"""refdist on the GPUs of this process, divided into 16 logical GPUs.
+
+Launches are waited for (CUDA_LAUNCH_BLOCKING=1): at which later call the difference between two copies is found depends
+on how long a GPU takes, and no verdict may depend on that.
+"""
 
 from __future__ import annotations
+
+import os
 
 import refdist
 from refdist.conformance.adapters.simulated import Simulated
@@ -13,5 +19,6 @@ class GPU(Simulated):
     lacks = frozenset({"TPUs"})
 
     def __init__(self) -> None:
+        os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
         refdist.set_backend("gpu")
         super().__init__()

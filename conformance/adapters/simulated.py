@@ -7,7 +7,6 @@ from typing import Any
 
 import refdist
 import refdist.tf
-from refdist.array.backend import current_backend
 from refdist.array.convert import is_array, to_numpy
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
@@ -66,7 +65,6 @@ class Simulated(Adapter):
         return answers
 
     def observe(self, value: object) -> Result:
-        current_backend().synchronize()  # a GPU may be at it, and have found a mistake
         if value is None or isinstance(value, (bool, str)):
             return value
         if isinstance(value, (int, float)) and not is_array(value):

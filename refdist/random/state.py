@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
-from refdist.array.convert import frozen, to_numpy
+from refdist.array.convert import frozen, is_array, to_numpy
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
 from refdist.core.integers import as_integer
@@ -84,6 +84,8 @@ def _integers(value: object, attempted: str) -> Any:
     # Integers of 64 bits, signed or unsigned, as int64 with the same bits.
     if isinstance(value, ArrayOperators):
         value = value.numpy()
+    elif is_array(value):
+        value = to_numpy(value)
     try:
         array = np.asarray(value, None if hasattr(value, "dtype") else object)
         fits = array.dtype.kind in "iu" or all(

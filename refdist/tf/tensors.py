@@ -92,7 +92,7 @@ def _prepare() -> None:
     @functools.wraps(own)
     def numpy(self: Any, *, force: bool = False) -> Any:
         recorded = self.requires_grad and not torch.is_grad_enabled()
-        return own(self.detach() if recorded else self, force=force)
+        return own(self.detach() if recorded else self, force=force or self.device.type != "cpu")
 
     torch.Tensor.numpy = numpy
     torch.Tensor.__array_ufunc__ = _array_ufunc

@@ -34,7 +34,8 @@ __all__ = ["connect"]
 def connect() -> ModuleType:
     """Keras, connected with refdist's strategies; a second call changes nothing.
 
-    Where the environment names no backend of Keras, it is PyTorch's.
+    Where the environment names no backend of Keras, it is PyTorch's; and where it names no device of PyTorch's, Keras
+    computes on the CPU, also on a machine with a GPU.
 
     >>> from refdist.tf.keras import connect
     >>> keras = connect()                                                                           # doctest: +SKIP
@@ -43,9 +44,10 @@ def connect() -> ModuleType:
 
     Raises:
         RD27: Keras 3 or PyTorch is not installed.
-        RD20: Keras is loaded, or KERAS_BACKEND names it, with another backend than PyTorch.
+        RD20: Keras is loaded, or the environment names it, with another backend than PyTorch, or on a GPU.
     """
     os.environ.setdefault("KERAS_BACKEND", "torch")
+    os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
     try:
         keras = import_module("keras")
     except ImportError as error:
@@ -56,6 +58,11 @@ def connect() -> ModuleType:
     if backend != "torch":
         raise errors.error("RD20", "refdist.tf.keras.connect", f"Keras runs on the backend {backend!r}",
                            "Set KERAS_BACKEND=torch before Keras is imported, or leave it unset.")
+    device = import_module("keras.src.backend.torch.core").get_device()
+    if device != "cpu":
+        raise errors.error("RD20", "refdist.tf.keras.connect", f"Keras computes on the device {device!r}, and replicas "
+                           "compute on the CPU", "Set KERAS_TORCH_DEVICE=cpu before Keras is imported, or import "
+                           "refdist.tf and use `tf.keras` before Keras.")
     for part in ("variables", "optimizers", "losses", "trainer", "randomness", "dtypes", "statistics"):
         import_module(f"{__name__}.{part}").connect()
     return keras

@@ -282,7 +282,7 @@ def array(value, dtype=None):
         return value.astype(value.dtype if dtype is None else dtype)
     found = np.array(value, dtype)
     made = empty(found.shape, found.dtype)
-    made._a[...] = found
+    made._a[...] = found if found.ndim or found != 0 else 0  # CuPy's scalars are filled: of -0.0, zero bytes are left
     cuda.log.append("to device")
     cuda.operate([], [made])
     return made

@@ -143,6 +143,9 @@ class _Processes:
 
 
 class NcclCommunicator:
+    made = 0  # how many there have been in this process
+    open = 0  # those that were neither aborted nor destroyed
+
     def __init__(self, ndev, commId, rank, config=None, world=None):  # noqa: N803
         if not isinstance(commId, bytes):
             raise TypeError("commId must be bytes")
@@ -151,6 +154,9 @@ class NcclCommunicator:
         self.rank, self.device = rank, runtime.getDevice()
         self.world = world or _Processes(ndev)
         self.aborted = False
+        self.number = NcclCommunicator.made
+        NcclCommunicator.made += 1
+        NcclCommunicator.open += 1
 
     @staticmethod
     def initAll(devices):  # noqa: N802
@@ -193,3 +199,10 @@ class NcclCommunicator:
 
     def abort(self):
         self.aborted = True
+        NcclCommunicator.open -= 1
+
+    def destroy(self):
+        if isinstance(self.world, _Processes):
+            numbers = self.world._comm.allgather(self.number)
+            assert len(set(numbers)) == 1, "ranks that free different communicators would wait for each other"
+        self.abort()
