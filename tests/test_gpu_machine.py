@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from gpu_world import ROOT, host, program, real, same_bits, skip_without_gpu
 from test_gpu import collectives
+from test_gpu_workers import PROGRAM
 
 import refdist
 from refdist import errors
@@ -32,6 +34,41 @@ def test_the_conformance_suite_on_the_gpu() -> None:
     done = program(sys.executable, "-m", "refdist.conformance", "--adapter", "refdist.conformance.adapters.gpu:GPU",
                    "--expected-failures", "tests/expected/gpu.txt")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+# NCCL refuses two ranks on one GPU of a host.  It takes them for ranks of two hosts, which exchange through sockets,
+# where NCCL_HOSTID differs, so that one GPU is enough to see its calls between workers.
+TWO_HOSTS = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "VERSION", "REFDIST_BACKEND": "gpu"}
+
+
+def on_two_workers(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program on two workers that share a GPU and are connected by NCCL."""
+    skip_without_gpu()
+    python = (sys.executable, "-W", "ignore")
+    return program(str(Path(sys.executable).parent / "mpiexec"), "-n", "1", "-env", "NCCL_HOSTID", "first", *python,
+                   *command, ":", "-n", "1", "-env", "NCCL_HOSTID", "second", *python, *command,
+                   **TWO_HOSTS, **environment)
+
+
+def test_the_conformance_suite_on_workers_that_nccl_connects() -> None:
+    done = on_two_workers("-m", "refdist.conformance.adapters.workers", "--expected-failures",
+                          "tests/expected/gpu_workers.txt")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    assert "NCCL version" in done.stdout + done.stderr
+    assert "2 processes: 2 expected failure, " in done.stdout
+
+
+@pytest.mark.parametrize("way", ["ordered", "fastest", "off"])
+def test_workers_on_a_gpu_have_the_simulated_workers_bits(way: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    simulated = program(sys.executable, "-m", "refdist", "run", "--workers", "2", "--replicas-per-worker", "1",
+                        str(tmp_path / "program.py"), str(tmp_path))
+    assert simulated.returncode == 0, simulated.stderr[-2000:]
+    done = on_two_workers(str(tmp_path / "program.py"), str(tmp_path), REFDIST_NCCL=way)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert ("NCCL version" in done.stdout + done.stderr) == (way != "off")
+    for task in (0, 1):  # two numbers have one sum, whoever adds them
+        assert (tmp_path / f"cupy {task}").read_text() == (tmp_path / f"numpy {task}").read_text()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -8,6 +8,7 @@ communicator is connected at the first call that has arrays on GPUs; strategies 
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,8 @@ class DeviceTransport(Transport):
         library = nccl.library()
         known = None
         if library is not None and None not in own_gpus:
-            known = [(socket.gethostname(), backend.pci_bus_id(gpu)) for gpu in own_gpus if gpu is not None]
+            host = os.environ.get("NCCL_HOSTID") or socket.gethostname()  # as NCCL tells hosts apart
+            known = [(host, backend.pci_bus_id(gpu)) for gpu in own_gpus if gpu is not None]
         workers = self._inner.all_gather_object(call, (known, [own_gpus.index(gpu) for gpu in gpus]))
         places = [place for worker, _ in workers for place in worker or [None]]
         if library is None or None in places or len(set(places)) < len(places):
