@@ -77,6 +77,12 @@ def numbers(variable: Any) -> list[Any]:
     return np.asarray(variable.numpy()).tolist()  # type: ignore[no-any-return]
 
 
+def test_keras_on_another_device_than_the_replicas_is_refused() -> None:
+    with keras.device("meta"), pytest.raises(errors.UnsupportedError, match=r"RD20.*'meta'.*KERAS_TORCH_DEVICE=cpu"):
+        connect()
+    assert connect() is keras
+
+
 # --- Statistics ----------------------------------------------------------------------------------------------
 
 
