@@ -122,6 +122,9 @@ def tensors() -> None:
     except ImportError:
         print("PyTorch's tensors: not measured, because it is not installed")
         return
+    if not torch.cuda.is_available():
+        print("PyTorch's tensors: not measured, because this PyTorch sees no GPU")
+        return
     parts = [torch.ones(MIB * 4, device="cuda") for _ in range(2)]
 
     def reduce() -> Any:

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 import refdist
 
-# Tests compute with Keras on the CPU, where refdist computes, also those that import Keras themselves.
+# Keras computes on the CPU, as replicas do, also in a test that imports it before refdist.
 os.environ.setdefault("KERAS_TORCH_DEVICE", "cpu")
 
 # The same inputs in every run, and no test fails because the machine is busy; `make fuzz` tries other inputs.

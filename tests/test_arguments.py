@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -302,6 +303,8 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: STRATEGY.run(lambda: refdist.get_replica_context().all_reduce("SUM", None)), " Use an array on every"),
     "an axis of arrays": (
         lambda: STRATEGY.reduce("SUM", VALUE, axis=3), "axis is 3 and the value has rank 1. The axis lies in [-1, 1)."),
+    "an axis that has a shape and no dtype": (
+        lambda: STRATEGY.reduce("SUM", VALUE, axis=SimpleNamespace(shape=())), "a SimpleNamespace. Pass an int."),
     "an axis of scalars": (
         lambda: STRATEGY.reduce("SUM", STRATEGY.run(lambda: np.float32(1)), axis=0), "rank 0. Use `axis=None` for"),
     "slices beside an array": (

@@ -36,8 +36,8 @@ def test_the_conformance_suite_on_the_gpu() -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
 
 
-# NCCL refuses two ranks on one GPU of a host.  It takes them for ranks of two hosts, which exchange through sockets,
-# where NCCL_HOSTID differs, so that one GPU is enough to see its calls between workers.
+# NCCL refuses two ranks on one GPU of one host.  Where NCCL_HOSTID differs it takes them for ranks on two hosts and
+# connects them by sockets, so one GPU is enough to run its calls between workers.
 TWO_HOSTS = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "VERSION", "REFDIST_BACKEND": "gpu"}
 
 

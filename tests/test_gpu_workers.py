@@ -203,14 +203,14 @@ def test_strategies_over_the_same_gpus_share_a_communicator_which_is_freed_at_ex
     (tmp_path / "program.py").write_text("""
 import atexit, pathlib, sys
 from cupy.cuda.nccl import NcclCommunicator
-seen = []
-atexit.register(lambda: pathlib.Path(sys.argv[1], str(task)).write_text(f"{seen} {NcclCommunicator.open}"))
+sums = []
+atexit.register(lambda: pathlib.Path(sys.argv[1], str(task)).write_text(f"{sums} {NcclCommunicator.in_use}"))
 import refdist
 for _ in range(3):
     strategy = refdist.MultiWorkerMirroredStrategy()
     task = strategy.cluster_resolver.task_id
     total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", refdist.constant([1.0])))
-    seen.append((float(total), NcclCommunicator.made, NcclCommunicator.open))
+    sums.append((float(total), NcclCommunicator.connected, NcclCommunicator.in_use))
 """)
     done = program(str(Path(sys.executable).parent / "mpiexec"), "-n", "2", sys.executable,
                    str(tmp_path / "program.py"), str(tmp_path), gpus=2)

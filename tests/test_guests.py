@@ -441,6 +441,9 @@ def test_a_tensor_without_numbers_of_an_array_is_refused_with_advice(torch: Any,
     class Image(torch.Tensor):  # type: ignore[misc]
         pass
 
+    for state in (torch.ones(3, dtype=torch.int64).to_sparse(), torch.ones(3, dtype=torch.int64, device="meta")):
+        with pytest.raises(TypeError, match=r"(?s)\[RD25\] Generator.*Pass 64-bit ints"):
+            refdist.random.Generator.from_state(state, alg=1)
     tensors = {"to_dense": torch.ones(2).to_sparse(), "that has numbers": torch.ones(2, device="meta"),
                "dequantize": torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8),
                "to_padded_tensor": torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]),

@@ -349,13 +349,14 @@ class GPU(Backend):
         return communicator
 
     def _disconnect(self) -> None:
-        # At exit Python would take communicators apart in any order, and NCCL may wait for the same one of other ranks.
+        # Python would free communicators in any order at exit, and freeing one may wait until other ranks free it, too.
         for communicator in self._between.values():
             with suppress(errors.RefdistError):
                 for _, gpu in communicator.here:
                     with self.on(gpu, "exit"):
                         nccl.wait(self._cupy, [communicator], gpu)
-                communicator.close()
+                with self.on(communicator.here[0][1], "exit"):
+                    communicator.close()
 
     def pci_bus_id(self, gpu: int) -> str:
         """The name of a GPU on its host, equal in all processes."""

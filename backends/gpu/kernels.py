@@ -74,7 +74,7 @@ def on_device(dtype: DType) -> bool:
 
 
 def contiguous(array: DeviceArray) -> DeviceArray:
-    """The array itself where its elements lie one after another in memory, else a copy; of the same shape.
+    """The array itself if it is C-contiguous, else a copy that is; of the same shape.
 
     CuPy's ascontiguousarray, like NumPy's, turns a scalar into an array of one element.
     """

@@ -50,7 +50,7 @@ NCCL_TYPES = {"int8": "INT8", "uint8": "UINT8", "int32": "INT32", "uint32": "UIN
 
 
 Places: TypeAlias = Sequence[tuple[str, str]]
-"""The GPU of every rank, as (host, PCI bus)."""
+"""The GPU of every rank, as the names of its host and of its place on the PCI bus."""
 
 VARIABLE = "REFDIST_NCCL"
 WAYS = ("ordered", "fastest", "off")

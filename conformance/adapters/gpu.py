@@ -1,7 +1,7 @@
 """refdist on the GPUs of this process, divided into 16 logical GPUs.
 
-Launches are waited for (CUDA_LAUNCH_BLOCKING=1): at which later call the difference between two copies is found depends
-on how long a GPU takes, and no verdict may depend on that.
+Launches are waited for (CUDA_LAUNCH_BLOCKING=1). Otherwise it would depend on how long the GPU takes which call raises
+the error about copies that differ, and so would the verdict.
 """
 
 from __future__ import annotations

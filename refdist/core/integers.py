@@ -33,9 +33,9 @@ def as_integer(value: object) -> int | None:
     except errors.RefdistError:
         raise
     except TypeError:
-        # An array of CuPy's is no index, because Python asks for one without saying that it waits for the GPU.
-        is_integer = getattr(number, "shape", None) == () and getattr(number.dtype, "kind", "") in ("i", "u")
-        return int(number) if is_integer else None
+        # CuPy's arrays have no __index__, because it would wait for the GPU where nobody sees that it does.
+        kind = getattr(getattr(number, "dtype", None), "kind", "")
+        return int(number) if kind in ("i", "u") and getattr(number, "shape", None) == () else None
 
 
 def integer(value: object, argument: str, attempted: str) -> int:

@@ -185,7 +185,7 @@ def _cuda() -> Any:
 
 
 Streams: TypeAlias = tuple[int, list[Any]]
-"""The current GPU, and the current stream of each."""
+"""The current GPU, and the current stream of each GPU."""
 
 
 def streams() -> Streams | None:
@@ -196,7 +196,7 @@ def streams() -> Streams | None:
 
 
 def wait_for_streams(current: Streams | None) -> None:
-    """Waits for streams that a program made, which another replica's streams do not wait for."""
+    """Waits for what was issued to streams other than the default ones, for which no replica's stream waits."""
     for gpu, stream in enumerate(current[1] if current is not None else []):
         if stream != _cuda().default_stream(gpu):
             stream.synchronize()
@@ -227,10 +227,13 @@ def random_state() -> RandomState | None:
 
 
 def set_random_state(state: RandomState | None) -> None:
-    """Puts back what `random_state` returned; None, and GPUs not in use then, leave their generators as they are."""
+    """Puts back what `random_state` returned; None changes nothing.
+
+    The generators of GPUs that were not in use then, or are not there now, stay as they are.
+    """
     if state is not None:
         of_cpu, of_gpus = state
         torch = sys.modules["torch"]
         torch.set_rng_state(of_cpu)
-        for gpu, of_gpu in enumerate(of_gpus):
+        for gpu, of_gpu in enumerate(of_gpus[:torch.cuda.device_count()] if of_gpus else []):
             torch.cuda.set_rng_state(of_gpu, gpu)

@@ -84,13 +84,11 @@ def _integers(value: object, attempted: str) -> Any:
     # Integers of 64 bits, signed or unsigned, as int64 with the same bits.
     if isinstance(value, ArrayOperators):
         value = value.numpy()
-    elif is_array(value):
-        value = to_numpy(value)
     try:
-        array = np.asarray(value, None if hasattr(value, "dtype") else object)
+        array = to_numpy(value) if is_array(value) else np.asarray(value, None if hasattr(value, "dtype") else object)
         fits = array.dtype.kind in "iu" or all(
             isinstance(number, (int, np.integer)) and -2**63 <= number < 2**64 for number in array.reshape(-1))
-    except (TypeError, ValueError, errors.RefdistError):
+    except (TypeError, ValueError, RuntimeError, errors.RefdistError):  # RuntimeError: a tensor without numbers
         fits = False
     if not fits:
         raise errors.error("RD25", attempted, f"got {value!r}", "Pass 64-bit ints.")

@@ -59,10 +59,10 @@ def connect() -> ModuleType:
         raise errors.error("RD20", "refdist.tf.keras.connect", f"Keras runs on the backend {backend!r}",
                            "Set KERAS_BACKEND=torch before Keras is imported, or leave it unset.")
     device = import_module("keras.src.backend.torch.core").get_device()
-    if device != "cpu":
+    if device.partition(":")[0] != "cpu":
         raise errors.error("RD20", "refdist.tf.keras.connect", f"Keras computes on the device {device!r}, and replicas "
-                           "compute on the CPU", "Set KERAS_TORCH_DEVICE=cpu before Keras is imported, or import "
-                           "refdist.tf and use `tf.keras` before Keras.")
+                           "compute on the CPU", "Set KERAS_TORCH_DEVICE=cpu in the environment before Keras is "
+                           "imported.")
     for part in ("variables", "optimizers", "losses", "trainer", "randomness", "dtypes", "statistics"):
         import_module(f"{__name__}.{part}").connect()
     return keras

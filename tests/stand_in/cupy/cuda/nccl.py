@@ -143,8 +143,8 @@ class _Processes:
 
 
 class NcclCommunicator:
-    made = 0  # how many there have been in this process
-    open = 0  # those that were neither aborted nor destroyed
+    connected = 0  # communicators made in this process so far
+    in_use = 0  # those of them that were neither aborted nor destroyed
 
     def __init__(self, ndev, commId, rank, config=None, world=None):  # noqa: N803
         if not isinstance(commId, bytes):
@@ -154,9 +154,9 @@ class NcclCommunicator:
         self.rank, self.device = rank, runtime.getDevice()
         self.world = world or _Processes(ndev)
         self.aborted = False
-        self.number = NcclCommunicator.made
-        NcclCommunicator.made += 1
-        NcclCommunicator.open += 1
+        self.number = NcclCommunicator.connected
+        NcclCommunicator.connected += 1
+        NcclCommunicator.in_use += 1
 
     @staticmethod
     def initAll(devices):  # noqa: N802
@@ -199,7 +199,7 @@ class NcclCommunicator:
 
     def abort(self):
         self.aborted = True
-        NcclCommunicator.open -= 1
+        NcclCommunicator.in_use -= 1
 
     def destroy(self):
         if isinstance(self.world, _Processes):
