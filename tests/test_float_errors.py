@@ -72,7 +72,8 @@ def test_an_overflow_is_what_the_program_asks_for(add: Callable[[], object]) -> 
     restore()
     with pytest.warns(RuntimeWarning, match=r"^overflow encountered in") as caught:
         add()
-    assert {(warning.filename, warning.lineno) for warning in caught} == {
+    # What earlier tests have left open is told of wherever Python collects it: not these warnings.
+    assert {(warning.filename, warning.lineno) for warning in caught if warning.category is RuntimeWarning} == {
         (__file__, add.__code__.co_firstlineno)}
     restore()
 
@@ -99,7 +100,7 @@ def test_a_warning_comes_once_for_a_line() -> None:
         warnings.simplefilter("default")
         for _ in range(3):
             STRATEGY.run(lambda: me().all_reduce("SUM", LARGE))
-    assert len(caught) == 1
+    assert [warning.category for warning in caught if warning.category is not ResourceWarning] == [RuntimeWarning]
 
 
 def test_printing_logging_and_calling_are_numpy_s(capfd: pytest.CaptureFixture[str]) -> None:
