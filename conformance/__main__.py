@@ -50,10 +50,12 @@ def main(arguments: list[str] | None = None) -> int:
         return int(import_module(f"refdist.conformance.{command}").main(given[1:]))
     import pytest
 
+    from refdist.conformance.options import memory
+
     folder = Path(__file__).parent
     return int(pytest.main([str(folder / "suite.py"), "-p", "refdist.conformance.plugin", "--import-mode=importlib",
-                            "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-q", "-rN", "--no-header",
-                            *given]))
+                            "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-o",
+                            f"cache_dir={memory(given)}", "-q", "-rN", "--no-header", *given]))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,11 @@ also where pytest is not installed.
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+import shlex
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from refdist.conformance.adapters import ROWS
@@ -71,6 +75,54 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+# The options that say what is tested, and those that can change a verdict.
+TESTED = ("--adapter", "--python", "--strategy")
+JUDGED = ("--in-process", "--limit", "--bitwise", "--expected-failures")
+
+
+def quoted(text: str) -> str:
+    """A text as a word of a shell, in double quotes where these will do: testees are commands with quotes of their own.
+
+    >>> print(quoted("refdist"), quoted("testee:node 'my testee.js'"), quoted('testee:node "a b.js"'))
+    refdist "testee:node 'my testee.js'" 'testee:node "a b.js"'
+    """
+    word = shlex.quote(text)
+    return f'"{text}"' if word != text and not set('"$`\\!') & set(text) else word
+
+
+def repeated(names: Sequence[str], value: Callable[[str], Any]) -> str:
+    """The options of these names that were given, each after a space, as a shell reads them.
+
+    Args:
+        names: of options of the table.
+        value: the value of an option.
+    """
+    given = ""
+    for name, settings in OPTIONS:
+        default = settings.get("default", False if settings.get("action") == "store_true" else None)
+        if name in names and value(name) != default:
+            given += f" {name}" if value(name) is True else f" {name} {quoted(str(value(name)))}"
+    return given
+
+
+def memory(arguments: Sequence[str]) -> Path:
+    """The folder with the cases that failed last, for `--last-failed`: in that of the shell, one for what is tested.
+
+    Args:
+        arguments: those of the command.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name, settings in OPTIONS:
+        if name in TESTED:
+            parser.add_argument(name, **settings)
+    try:
+        tested = vars(parser.parse_known_args(arguments)[0])
+    except argparse.ArgumentError:  # pytest, which reads them next, says what is wrong
+        tested = {}
+    digest = hashlib.sha256(json.dumps(tested, sort_keys=True).encode()).hexdigest()
+    return Path.cwd() / ".refdist-conformance" / digest[:12]
+
+
 def help_text(about: str) -> str:
     """What `--help` prints.
 
@@ -79,8 +131,8 @@ def help_text(about: str) -> str:
     """
     parser = argparse.ArgumentParser("python -m refdist.conformance", usage="%(prog)s [OPTION ...]", add_help=False,
                                      description=about.strip(), formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="The options of pytest work, too (-k WORDS, -x, --junitxml FILE, with "
-                                            "pytest-xdist -n 2);\n`python -m pytest --help` lists them.")
+                                     epilog="The options of pytest work, too (-k WORDS, -x, --last-failed, --junitxml "
+                                            "FILE, with\npytest-xdist -n 2); `python -m pytest --help` lists them.")
     group = parser.add_argument_group("options")
     for name, settings in OPTIONS:
         group.add_argument(name, **settings)

@@ -10,7 +10,6 @@ A test that fails without a verdict is a mistake of the suite, and no success or
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +105,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
                             config.getoption("--in-process"), config.getoption("--python"),
                             config.getoption("--strategy"))
     except Unusable as error:
-        run.unusable = f"{_tested(config).strip()}: {error}"
+        run.unusable = f"{options.repeated(options.TESTED, config.getoption).strip()}: {error}"
         if not hasattr(config, "workerinput"):
             raise pytest.UsageError(run.unusable) from None
         return
@@ -145,7 +144,7 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
     if outcome == "expected failure" and known is not None:
         pytest.xfail(known.reason)
     if outcome in FAILURES:
-        pytest.fail(_told(verdict, message, _tested(config)), pytrace=False)
+        pytest.fail(_told(verdict, message, _alone(case, config)), pytrace=False)
 
 
 def _verdict(case: Case, run: Run, bitwise: bool) -> Verdict:
@@ -157,13 +156,16 @@ def _verdict(case: Case, run: Run, bitwise: bool) -> Verdict:
     return implementation.run(case, bitwise)
 
 
-def _tested(config: pytest.Config) -> str:
-    """The options that say what is tested, as they were given."""
-    given = [(option, config.getoption(option)) for option in ("--adapter", "--python", "--strategy")]
-    return "".join(f" {option} {shlex.quote(value)}" for option, value in given if value not in ("", options.DEFAULT))
+def _alone(case: Case, config: pytest.Config) -> str:
+    """The command that runs the programs of the case's clause on its strategy, and judges them as in this run."""
+    strategy = case.strategy.replace(" ", "-")
+    if strategy.lower() in case.clause.name.lower():
+        strategy += "]"  # with which every name of a test ends
+    given = options.repeated((*options.TESTED, *options.JUDGED), config.getoption)
+    return f"python -m refdist.conformance{given} --clause {case.clause.name} -k {options.quoted(strategy)}"
 
 
-def _told(verdict: Verdict, message: str, tested: str) -> str:
+def _told(verdict: Verdict, message: str, alone: str) -> str:
     case = verdict.case
     lines = [message, f"  clause:    {case.clause.rule} ({case.clause.level})",
              f"  source:    {case.clause.page}, {case.clause.section}; the page is {case.clause.standing}",
@@ -172,8 +174,7 @@ def _told(verdict: Verdict, message: str, tested: str) -> str:
         lines.append(f"  expected:  {verdict.expected}")
     if verdict.found:
         lines.append(f"  found:     {verdict.found}")
-    strategy = case.strategy.replace(" ", "-")
-    lines += [f"  run alone: python -m refdist.conformance{tested} --clause {case.clause.name} -k {strategy}",
+    lines += [f"  run alone: {alone}",
               f"  program:   {case.chapter.path.name}:{case.example.line}"]
     if preamble := case.chapter.preamble:
         lines += [*_numbered(Code(preamble.source, preamble.line), verdict.line), ""]

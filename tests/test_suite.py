@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -122,6 +123,7 @@ MEAN = ("--clause", "all_reduce.mean", "--in-process")
 SKIPPED = [missing for case in select(CASES, ["all_reduce", "run"], [], None)
            if (missing := needs(program(case)) & {"IndexedSlices", "dtypes", "workers", "variables"})]
 WITH_WRONG = ("--adapter", "own:Wrong", *MEAN)
+needs_xdist = pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
 
 
 # What Hypothesis prints where the garbage collector runs while a process ends.
@@ -196,7 +198,8 @@ def test_a_failure_says_which_rule_where_it_is_from_and_which_line(suite) -> Non
     for told in ("replica 0: found [3.0, 30.0] float32, expected [1.5, 15.0] float32",
                  "clause:    MEAN divides the sum by the number of replicas. (MUST)",
                  "source:    ReduceOp, description; the page is right", "strategy:  Mirrored 2",
-                 "run alone: python -m refdist.conformance --adapter own:Wrong --clause all_reduce.mean -k Mirrored-2",
+                 "run alone: python -m refdist.conformance --adapter own:Wrong --in-process "
+                 "--clause all_reduce.mean -k Mirrored-2",
                  "program:   all_reduce.md:"):
         assert told in printed
     assert [line.split()[2:] for line in printed.splitlines() if line.startswith("  > ")] == [["strategy.run(step)"]]
@@ -465,6 +468,62 @@ def test_junit_xml_has_the_source_of_each_case(suite, tmp_path: Path) -> None:
             "source": "ReduceOp, description", "level": "MUST", "clause": "all_reduce.mean", "standing": "right"}
 
 
+# A testee in a file whose name has a space: what runs an adapter speaks the protocol of testees.
+TESTEE = f"testee:{shlex.quote(sys.executable)} 'my testee.py' own:Wrong"
+
+
+def written(folder: Path) -> None:
+    (folder / "my testee.py").write_text("from refdist.conformance.child import main\nmain()\n")
+
+
+def test_what_failed_is_run_again_for_the_same_testee_only(suite, tmp_path: Path) -> None:
+    written(tmp_path)
+    mean = ("--clause", "all_reduce.mean")
+    status, printed = suite("--adapter", TESTEE, *mean)
+    assert status == 1 and "5 failed, 1 passed" in printed
+    status, printed = suite("--adapter", TESTEE, "--last-failed")
+    assert status == 1 and re.search(r"\n5 failed, \d+ deselected", printed)
+    assert "1 passed" not in printed
+    assert "6 passed" in suite("--adapter", "refdist", *mean, "--last-failed")[1]
+    (tmp_path / "own.py").write_text(ADAPTERS.replace('right(self, "SUM", value)', "right(self, op, value)"))
+    assert suite("--adapter", TESTEE, *mean, "--last-failed")[0] == 0  # mended: nothing is left
+    assert "6 passed" in suite("--adapter", TESTEE, *mean, "--last-failed")[1]
+
+
+@needs_xdist
+def test_several_processes_remember_what_failed(suite) -> None:
+    arguments = ("--adapter", "own:Wrong", "--clause", "all_reduce.mean", "-n", "2")
+    assert "5 failed, 1 passed" in suite(*arguments)[1]
+    assert "\n5 failed in" in suite(*arguments, "--last-failed")[1]
+
+
+def test_a_run_that_fails_nothing_leaves_no_file(suite, tmp_path: Path) -> None:
+    assert suite(*MEAN)[0] == 0
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_failure_says_how_its_clause_is_run_alone_on_a_testee(suite, tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "expected.txt").write_text("all_reduce.sum #1 @ Mirrored 2 | a message | a reason\n")
+    status, printed = suite("--adapter", TESTEE, "--clause", "all_reduce", "-k", "mean and Mirrored-2", "--limit", "25",
+                            "--expected-failures", "expected.txt", "--bitwise")
+    command = next(line for line in printed.splitlines() if "run alone: " in line and "all_reduce.mean " in line)
+    program, *arguments = shlex.split(command.partition("run alone: ")[2])
+    assert program == "python" and arguments[:2] == ["-m", "refdist.conformance"]
+    assert arguments[2:4] == ["--adapter", TESTEE] and "--bitwise" in arguments
+    assert arguments[arguments.index("--limit") + 1] == "25.0"
+    status, alone = suite(*arguments[2:])
+    assert status == 1 and "\n1 failed" in alone and command in alone
+
+
+def test_the_command_for_a_clause_has_its_strategy_only(suite) -> None:
+    """A name of a clause that has that of a strategy in it, too."""
+    printed = suite("--adapter", "own:Crashing", "--clause", "variables.default-name")[1]
+    [command] = (line for line in printed.splitlines() if "-k Default" in line.replace('"', ""))
+    alone = suite(*shlex.split(command.partition("run alone: ")[2])[3:])[1]
+    assert "\n1 failed, " in alone and "errored: variables.default-name @ Default: " in alone
+
+
 def test_restarts_are_counted(suite) -> None:
     status, printed = suite("--adapter", "own:Ending", "--clause", "all_reduce.name-of-the-op-in-lower-case",
                             "--clause", "all_reduce.mean", "--clause", "all_reduce.sum",
@@ -476,9 +535,6 @@ def test_a_crash_in_every_case_is_said_plainly(suite) -> None:
     status, printed = suite("--adapter", "own:Crashing", "--clause", "all_reduce.mean")
     assert status == 1 and "errored: all_reduce.mean @ OneDevice: it ended with exit status 3" in printed
     assert "restarts of the implementation: 5 in 6 cases; each follows a case in which its process" in printed
-
-
-needs_xdist = pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
 
 
 def summary(printed: str) -> list[str]:
