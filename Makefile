@@ -72,7 +72,7 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
 	    tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
 	.venv-interop/bin/python -m pytest tests/test_collectives.py
-	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_mistakes.py
+	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_mistakes.py tests/test_forks.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
 
@@ -92,7 +92,7 @@ tensorflow:
 	.ci/twice .venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
-	    tests/test_tensorflow_faults.py
+	    tests/test_tensorflow_faults.py tests/test_forks.py
 
 # The cases of two workers with two replicas each on TensorFlow, after `make tensorflow`; about ten minutes.
 tensorflow-2x2:

@@ -90,6 +90,16 @@ def test_the_example_learns_the_same(cupy: Any, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+def test_a_copy_of_a_process_that_has_used_the_gpu_says_why_it_cannot(cupy: Any) -> None:
+    def program() -> float:
+        return float(cupy.ones(3).sum())
+
+    assert program() == 3
+    assert refdist.compare(lambda: 1.0, replicas=(1, 2), orders=0).same
+    with pytest.raises(NotImplementedError, match=r"RD20\] compare: .*; CUDA was asked for in this process before"):
+        refdist.compare(program, replicas=(1, 2))
+
+
 def test_a_training_step_does_not_synchronize(cupy: Any) -> None:
     import cupyx
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core.integers import integer
-from refdist.insight import aligned, causes, trial
+from refdist.insight import aligned, causes, forks, trial
 from refdist.insight.aligned import Aligned, Parting
 from refdist.insight.causes import Case, Cause
 from refdist.insight.trial import Program, Setting, Trial
@@ -171,7 +171,8 @@ def compare(program: str | os.PathLike[str] | Callable[[], object], *, replicas:
     'MEANS SUMMED'
 
     Raises:
-        RD25, RD34: bad arguments.  RD09: in a scheduled function.
+        RD25, RD34: bad arguments.  RD09: in a scheduled function.  RD20: a function that uses JAX, TensorFlow
+            or CUDA, which has computed in this process before; each run is a copy of it.
     """
     not_on_a_worker("compare")
     if not callable(program):
@@ -277,7 +278,12 @@ class _Comparing:
         """A run; None where it cannot be compared, which is reported."""
         found = self._run(setting)
         self._report.runs.append(str(setting))
+        if found.ended == "alone":
+            raise forks.waited("compare", found.text)
         if found.ended in ("raised", "died"):
+            refused = forks.without_cuda("compare", found.text) if callable(self._program) else None
+            if refused is not None:
+                raise refused
             if setting != self._setting and found.events and found.ended == "raised":
                 self._raised(found)
             else:
@@ -285,11 +291,11 @@ class _Comparing:
             return None
         if found.ended != "returned":
             steps = len(aligned.steps(found))
-            what = (f"it was stopped after {self._limit:g} s" if found.ended == "limit"
+            what = (f"it was stopped after {self._limit:g} s, {found.text}" if found.ended == "limit"
                     else f"it was stopped after {trial.EVENTS:,} events")
             self._report.failures.append((str(setting), f"{what}, in step {steps}; it is compared until there"))
         replicas = {event.replica for event in found.events if event.kind == "replica"}
-        if replicas and len(replicas) != setting.replicas:
+        if replicas and len(replicas) != setting.replicas and found.ended != "limit":  # where some may not have begun
             found_on = errors.counted(len(replicas), "replica")
             self._report.failures.append((str(setting), f"the program runs on {found_on} all the same: its strategy "
                                           "does not take the devices that it is given"))

@@ -1,7 +1,7 @@
 """One run of a program at some number of replicas: a process and a folder of its own.
 
 A script is run by a new interpreter, with a hash seed.  A function is run by a copy of this process, which has what the
-function captured, and the hash seed that this process has.
+function captured, and the hash seed that this process has; see `forks.py` for what it has not.
 
 The folder looks like the one in which the program would run otherwise: folders are made, small files are copied, and
 large ones linked, so that what the program reads is there and what it writes is its own.  It reads nothing from its
@@ -29,7 +29,7 @@ from refdist import config, runtime
 from refdist.backends.simulated.workers import simulate_workers
 from refdist.core.devices import VARIABLE as DEVICES
 from refdist.core.scaled import Scale, scale
-from refdist.insight import files, summaries
+from refdist.insight import files, forks, summaries
 from refdist.insight.draws import Draw, Draws
 from refdist.insight.events import Event
 from refdist.insight.recording import record_to
@@ -41,6 +41,8 @@ _ENTRIES = 500  # files and folders that are copied or linked one by one
 _LEFT_OUT = ("__pycache__", "node_modules", ".")  # beginnings of the names of folders
 _RECORDED = {"program", "run", "replica", "meet", "receive", "reduce", "return", "variable", "write", "step", "print",
              "warning", "error"}
+# A thread that is alone and has waited for another so often, one look after another, goes on doing so: two seconds.
+_LOOKS, _PAUSE = 40, 0.05
 _RECORDING, _OUTCOME, _WORK = "run.jsonl", "outcome.json", "work"
 Program = str | Callable[[], object]
 
@@ -81,8 +83,9 @@ class Trial(NamedTuple):
     Attributes:
         setting: at what the program was run.
         events: what was recorded.
-        ended: "returned", "raised", "limit", "events" or "died".
-        text: what it raised, or how it died; "" for neither.
+        ended: "returned", "raised", "limit", "events", "died" or "alone", waiting for a thread that a copy has not.
+        text: what it raised, how it died, how long one that was stopped at its limit has computed, or the library
+            whose thread it has waited for; "" for none of these.
         returned: summaries of the numbers that a function returned.
         draws: see `draws.py`.
     """
@@ -117,10 +120,11 @@ def run(program: Program, setting: Setting, folder: Path, limit: float) -> Trial
         number = os.fork()
         if not number:
             _forked(program, setting, folder, environment)
-    status = _waited(number, time.monotonic() + limit)
+    library = None if isinstance(program, str) else forks.threaded()
+    ended, text = _waited(number, time.monotonic() + limit, library)
     if isinstance(program, str):
         started.returncode = 0  # it has been waited for
-    return _read(setting, folder, status)
+    return _read(setting, folder, ended, text)
 
 
 def _furnish(work: Path) -> None:
@@ -147,35 +151,44 @@ def _furnish(work: Path) -> None:
             (beside / name).mkdir()
 
 
-def _waited(number: int, end: float) -> int | None:
-    """The status of a process when it has ended; None where it was stopped at that time."""
-    pause = 0.001
+def _waited(number: int, end: float, library: str | None) -> tuple[str, str]:
+    """How a process has ended, and its text, as a Trial has them; it is stopped at that time.
+
+    Args:
+        library: the library that has computed in this process, if that is a copy of it.
+    """
+    pause, alone = 0.001, 0
     try:
         while time.monotonic() < end:
             done, status = os.waitpid(number, os.WNOHANG)
             if done:
-                return os.waitstatus_to_exitcode(status)
+                code = os.waitstatus_to_exitcode(status)
+                return "died", f"its process ended with {code}" if code else ""
             time.sleep(pause)
-            pause = min(pause * 1.5, 0.05)
+            pause = min(pause * 1.5, _PAUSE)
+            alone = alone + 1 if library is not None and forks.waits_alone(number) else 0
+            if library is not None and alone >= _LOOKS:
+                break
     except BaseException:
         _stop(number)
         raise
-    _stop(number)
-    return None
+    computed = _stop(number)
+    if library is not None and alone >= _LOOKS:
+        return "alone", library
+    return "limit", f"of which it computed for {computed:.1f} s"
 
 
-def _stop(number: int) -> None:
+def _stop(number: int) -> float:
     # What the program has started is in its group; it may not have made that yet.
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError):
             kill(number, signal.SIGKILL)
-    os.waitpid(number, 0)
+    used = os.wait4(number, 0)[2]
+    return used.ru_utime + used.ru_stime
 
 
-def _read(setting: Setting, folder: Path, status: int | None) -> Trial:
-    outcome: dict[str, Any] = {"ended": "limit" if status is None else "died", "text": "", "returned": [], "draws": []}
-    if status is not None and status:
-        outcome["text"] = f"its process ended with {status}"
+def _read(setting: Setting, folder: Path, ended: str, text: str) -> Trial:
+    outcome: dict[str, Any] = {"ended": ended, "text": text, "returned": [], "draws": []}
     with contextlib.suppress(FileNotFoundError):
         outcome |= json.loads((folder / _OUTCOME).read_text())
     recording = folder / _RECORDING
@@ -231,6 +244,7 @@ def _forked(program: Callable[[], object], setting: Setting, folder: Path, envir
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
         os.chdir(folder / _WORK)
+        forks.in_a_copy()
         with runtime.process.fresh(**environment):
             _run(program, setting, folder)
     finally:
