@@ -112,6 +112,21 @@ def mean_of_means() -> None:
     training(step, count=11)
 
 
+def first_replica_only() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        w.assign_sub(rows.mean())  # here
+
+    training(step, aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
+
+
+def mean_of_no_rows() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        with np.errstate(all="ignore"):
+            w.assign_sub(rows.sum() / np.float32(len(rows)))  # here
+
+    training(step, count=9, aggregation=refdist.VariableAggregation.MEAN)
+
+
 def rate_multiplied() -> None:
     def step(w: Any, rows: Rows) -> None:
         rate = 0.1 * refdist.get_strategy().num_replicas_in_sync
@@ -248,7 +263,9 @@ OUTSIDE = [(means_summed_outside, "MEANS SUMMED"), (divided_twice_outside, "DIVI
 CAUSES = [
     (means_summed, "MEANS SUMMED"), (reduced_twice, "REDUCED TWICE"), (not_distributed, "NOT DISTRIBUTED"),
     (not_distributed_and_reduced_outside, "NOT DISTRIBUTED"), (constant_summed, "THE SAME SUMMED"),
-    (divided_twice, "DIVIDED TWICE"), (mean_of_means, "MEAN OF MEANS"), (rate_multiplied, "MULTIPLIED AFTER REDUCING"),
+    (divided_twice, "DIVIDED TWICE"), (mean_of_means, "MEAN OF MEANS"),
+    (first_replica_only, "ONLY THE FIRST REPLICA"), (mean_of_no_rows, "NOT FINITE"),
+    (rate_multiplied, "MULTIPLIED AFTER REDUCING"),
     (global_state, "GLOBAL RANDOM STATE"), (global_state_of_python, "GLOBAL RANDOM STATE"),
     (shared_generator, "SHARED GENERATOR"), (one_seed, "ONE SEED"), (own_seeds, "RANDOM NUMBERS OF EACH REPLICA"),
     (counter, "SHARED PYTHON STATE"), (statistic, "NOT KNOWN"), (batch_of_replicas, "GLOBAL BATCH"),
@@ -288,6 +305,40 @@ def test_what_is_reduced_outside_replicas_explains_it_too(program: Program, caus
     assert difference.line.endswith(marked(reducing, "writes"))
     assert f"Strategy.reduce at {marked(reducing, 'reduces')} " in difference.why.replace(",", " ")
     assert str(report).startswith("it does not train the same: 1 run of 3 differs\n")
+
+
+def test_a_mean_over_other_numbers_of_rows_is_named_only_where_it_fits() -> None:
+    """Weighed by their rows, the roots are not the root of all: the number of rows is not why."""
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(np.sqrt(np.square(rows).sum()), "MEAN"))
+
+    assert first(refdist.compare(lambda: training(step, count=7), replicas=(1, 2), orders=0)).cause == "NOT KNOWN"
+
+
+def test_what_is_not_divided_is_not_said_to_be_divided_twice() -> None:
+    """All replicas assign the same, half of what one does, and only the first counts."""
+    def program() -> None:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        with strategy.scope():
+            w = refdist.Variable(0.0, name="w", aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
+        ones = refdist.data.Dataset.from_tensor_slices(np.ones(8, np.float32)).batch(8)
+        for part in strategy.experimental_distribute_dataset(ones):
+            strategy.run(lambda x: w.assign_add(x.sum()), (part,))
+
+    assert first(refdist.compare(program, replicas=(1, 2), orders=0)).cause == "SCALED BY THE NUMBER OF REPLICAS"
+
+
+def test_what_is_only_returned_is_explained_by_a_call_of_a_later_step() -> None:
+    def program() -> float:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        with strategy.scope():
+            refdist.Variable(0.0, name="w")
+        rows = refdist.data.Dataset.range(8).map(np.float32).batch(8)
+        [loss] = [strategy.run(lambda x: reduced(x.mean()), (part,))
+                  for part in strategy.experimental_distribute_dataset(rows)]
+        return float(strategy.experimental_local_results(loss)[0])
+
+    assert first(refdist.compare(program, replicas=(1, 2), orders=0)).cause == "MEANS SUMMED"
 
 
 def test_a_number_that_is_only_printed_is_explained_by_what_was_reduced() -> None:

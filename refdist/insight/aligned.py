@@ -107,7 +107,8 @@ def points_of(trial: Trial) -> list[Point]:
         counts[key] = counts.get(key, 0) + 1
         found.append(Point(key, counts[key], event.step, (event.fields.get("site") or [""])[0], value, event.id))
     if trial.returned:
-        found.append(Point(RETURNED, 1, found[-1].step if found else 0, "", trial.returned, len(trial.events)))
+        found.append(Point(RETURNED, 1, trial.events[-1].step if trial.events else 0, "", trial.returned,
+                           len(trial.events)))
     return found
 
 

@@ -105,6 +105,26 @@ class Case:
             found.append([x - y for x, y in zip(_items(point.value), then, strict=False)])
         return found[0], found[1]
 
+    def op(self) -> str | None:
+        """What the first call that differs does with what replicas contribute: "SUM", "MEAN", "ONLY_FIRST_REPLICA"."""
+        assert self.meeting is not None
+        two = self.meeting[1]
+        name = two.call.rpartition(" of variable ")[2]
+        aggregations = {event["aggregation"] for event in self.second.events
+                        if event.kind == "variable" and event["variable"] == name}
+        return two.op or (aggregations.pop() if len(aggregations) == 1 else None)
+
+    def alone(self) -> list[Any] | None:
+        """What the one replica of the first contributes to the first call that differs; None where it has several."""
+        assert self.meeting is not None
+        [*parts] = self.meeting[0].contributed.values()
+        return _items(parts[0]) if len(parts) == 1 and self.counts[0] == 1 else None
+
+    def parts(self) -> list[list[Any]]:
+        """What each replica of the second contributes to the first call that differs."""
+        assert self.meeting is not None
+        return [_items(part) for _, part in sorted(self.meeting[1].contributed.items())]
+
     def earlier(self, meeting: Meeting) -> Meeting | None:
         """The call of the same run whose result, or a multiple of it, is what is contributed to this one."""
         contributed = _items(meeting.contributed[min(meeting.contributed)])
@@ -186,14 +206,49 @@ def _multiplied(told: str) -> Cause:
                  "Leave that out to train as on one replica with the same global batch.")
 
 
+def _not_finite(case: Case) -> Cause | None:
+    if case.meeting is None or not all(map(_is_finite, _items(case.meeting[0].received))):
+        return None
+    two, rows = case.meeting[1], case.rows()
+    parts = {replica: _items(part) for replica, part in sorted(two.contributed.items())}
+    bad = [replica for replica, part in parts.items() if not all(map(_is_finite, part))]
+    if not bad or len(bad) == len(parts):
+        return None
+    none = [replica for replica in bad if rows is not None and replica < len(rows) and not rows[replica]]
+    told = f"; {_listed(none, 'replica')} {'has' if len(none) == 1 else 'have'} no rows there" if none else ""
+    advice = ("Sum over the rows and divide by the size of the global batch, which is never 0: the mean of no rows is "
+              "NaN." if none else "Look at what that replica computes from its rows.")
+    return Cause("NOT FINITE", f"{_listed(bad, 'replica')} {'contributes' if len(bad) == 1 else 'contribute'} "
+                 f"{_short_text(two.contributed[bad[0]])} to {two.call} at {_short(two.line)}, and the others finite "
+                 f"numbers{told}", advice)
+
+
+def _first_only(case: Case) -> Cause | None:
+    if case.meeting is None or case.op() != "ONLY_FIRST_REPLICA":
+        return None
+    one, two = case.meeting
+    parts, alone = case.parts(), case.alone()
+    loose = _loosest(one, two)
+    if alone is None or len({len(part) for part in (alone, *parts)}) > 1 or all(
+            _near(parts[0], part, loose) for part in parts):
+        return None
+    total = [sum(items) for items in zip(*parts, strict=True)]
+    mean = [item / len(parts) for item in total]
+    fits = "their sum" if _near(total, alone, loose) else "their mean" if _near(mean, alone, loose) else ""
+    return Cause("ONLY THE FIRST REPLICA", f"replicas contribute {_parts(two.contributed)} to {two.call} at "
+                 f"{_short(two.line)}, and its aggregation takes what replica 0 contributes"
+                 + (f"; {fits} is what is contributed on 1" if fits else ""),
+                 "Reduce it first, with all_reduce; or give the variable the aggregation SUM or MEAN.")
+
+
 def _scaled(case: Case) -> Cause | None:
     if case.meeting is None:
         return None
     one, two = case.meeting
     (a, b), where = case.counts, f"{two.call} at {_short(two.line)}"
     x, y = case.results()
-    parts = [_items(part) for _, part in sorted(two.contributed.items())]
-    alike = len(parts) > 1 and all(part == parts[0] for part in parts)
+    parts, op = case.parts(), case.op()
+    alike = len(parts) > 1 and all(_near(part, parts[0], 1e-5) for part in parts)
     factor = b / a
     if _near([factor * item for item in x], y, _loosest(one, two)):
         times = f"{factor:g} times what it is on {a}"
@@ -202,6 +257,9 @@ def _scaled(case: Case) -> Cause | None:
             if earlier is not None and two.call.startswith("assign") and _near(
                     sorted(map(abs, parts[0])), sorted(map(abs, y)), 1e-3):  # it is written, and not summed
                 return _multiplied(f"{where} gets {times}")
+        if op in ("MEAN", "ONLY_FIRST_REPLICA"):
+            return _factor(f"{where} gets {times}")
+        if alike:
             if earlier is not None:
                 other = "reduce with MEAN" if two.call == "Strategy.reduce" else "write aggregation=ONLY_FIRST_REPLICA"
                 return Cause("REDUCED TWICE", f"{where} gets {times}: what each replica contributes is already the "
@@ -216,6 +274,8 @@ def _scaled(case: Case) -> Cause | None:
                      "Divide by the global batch (`nn.compute_average_loss(loss, global_batch_size=...)`), or reduce "
                      "with MEAN.")
     if _near([item / factor for item in x], y, _loosest(one, two)):
+        if op == "ONLY_FIRST_REPLICA":
+            return _factor(f"{where} gets 1/{factor:g} of what it is on {a}")
         return Cause("DIVIDED TWICE", f"{where} gets 1/{factor:g} of what it is on {a}: {_parts(two.contributed)} are "
                      "sums over the rows of a replica, or are divided by the number of replicas already, and are "
                      "divided once more",
@@ -233,10 +293,16 @@ def _undistributed(case: Case, told: str) -> Cause | None:
 
 def _means(case: Case) -> Cause | None:
     rows = case.rows()
-    if case.meeting is None or rows is None or len(set(rows)) < 2 or case.meeting[1].op == "SUM":
+    if case.meeting is None or rows is None or len(set(rows)) < 2 or case.op() != "MEAN":
         return None
-    two = case.meeting[1]
-    if two.op is None and "aggregated" not in two.call and len(two.contributed) < 2:
+    one, two = case.meeting
+    parts, alone = case.parts(), case.alone()
+    if len(parts) != len(rows) or len({*map(len, parts)}) > 1:
+        return None
+    # Weighed by the rows, it is the mean over all.
+    weighed = [sum(count * item for count, item in zip(rows, items, strict=True) if count) / sum(rows)
+               for items in zip(*parts, strict=True)]
+    if alone is not None and not _near(weighed, alone, _loosest(one, two)):
         return None
     return Cause("MEAN OF MEANS", f"{two.call} at {_short(two.line)} takes the mean of what replicas contribute, and "
                  f"they have {', '.join(map(str, rows))} rows: the mean of their means is not the mean over all rows",
@@ -263,10 +329,14 @@ def _changes(case: Case) -> Cause | None:
                     return undistributed
             if case.meeting is None and case.aligned and meetings(case.second):
                 return _multiplied(told)
-            return Cause("SCALED BY THE NUMBER OF REPLICAS", f"{told}: what was reduced is summed and divided by a "
-                         "part's rows, or divided by the number of replicas once more",
-                         "Divide by the global batch once, and reduce with SUM; or reduce means with MEAN.")
+            return _factor(told)
     return None
+
+
+def _factor(told: str) -> Cause:
+    return Cause("SCALED BY THE NUMBER OF REPLICAS", f"{told}: what was reduced is summed and divided by a part's "
+                 "rows, or divided by the number of replicas once more",
+                 "Divide by the global batch once, and reduce with SUM; or reduce means with MEAN.")
 
 
 def _alike_seeded(case: Case) -> Cause | None:
@@ -356,7 +426,8 @@ def of_order(case: Case) -> Cause:
 
 
 _CAUSES: tuple[Callable[[Case], Cause | None], ...] = (
-    _batch, _rows, _scaled, _changes, _alike_seeded, _shared_generator, _means, _state, _own_generator)
+    _batch, _rows, _not_finite, _first_only, _scaled, _changes, _alike_seeded, _shared_generator, _means, _state,
+    _own_generator)
 
 
 def _seen(trial: Trial) -> tuple[Counter[int] | None, int]:
@@ -385,9 +456,13 @@ def _loosest(*found: Meeting) -> float:
 
 
 def _near(x: list[Any], y: list[Any], relative: float) -> bool:
-    scale = max([abs(item) for item in (*x, *y) if item == item and abs(item) != float("inf")], default=0.0)
+    scale = max([abs(item) for item in (*x, *y) if _is_finite(item)], default=0.0)
     return len(x) == len(y) and all(one == two or abs(one - two) <= relative * scale
                                     for one, two in zip(x, y, strict=True))
+
+
+def _is_finite(item: Any) -> bool:
+    return item == item and abs(item) != float("inf")
 
 
 def _all_are(items: list[Any], number: int) -> bool:

@@ -112,5 +112,5 @@ MISTAKES = [
     (44, restored_with_another_name, "warns UserWarning"),
     (45, of_another_strategy, "raises RD11"),
     (0, silent.first_part_only, "warns RD41"),
-    (0, first_replica_of_a_gradient, "compare NOT KNOWN"),
+    (0, first_replica_of_a_gradient, "compare ONLY THE FIRST REPLICA"),
 ]
