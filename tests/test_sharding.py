@@ -459,11 +459,13 @@ def test_the_picture_of_an_explanation_is_no_wider_than_its_steps() -> None:
 
 
 def test_a_dataset_that_is_sharded_over_the_workers_twice_is_warned_of() -> None:
-    sharded = Dataset.range(8).shard(2, 0).map(lambda x: x).batch(4)
+    task = 0
+    sharded = Dataset.range(8).shard(2, task).map(lambda x: x).batch(4)
+    split = Dataset.range(8).shard(2, 0).map(lambda x: x).batch(4)
     for policy in (AutoShardPolicy.AUTO, AutoShardPolicy.DATA):
         [warning] = sharding.of_dataset(worker(0, 2, 1), with_policy(sharded, policy), UnevenEnd.EMPTY).problems
         assert "one of 2 shards already" in warning.found
-    for dataset, workers in ((with_policy(sharded, AutoShardPolicy.OFF), 2), (sharded, 1), (sharded, 3),
+    for dataset, workers in ((with_policy(sharded, AutoShardPolicy.OFF), 2), (sharded, 1), (sharded, 3), (split, 2),
                              (Dataset.range(8).batch(4), 2)):
         found = sharding.of_dataset(worker(0, workers, 1), dataset, UnevenEnd.EMPTY).problems
         assert not any("shards already" in problem.found for problem in found)

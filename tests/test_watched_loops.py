@@ -150,7 +150,8 @@ WRONG: list[tuple[Callable[[], None], str, str, str]] = [
     (generator_read_before, "RD45", "it has no element", "for _ in batches:"),
     (iterator_at_its_end, "RD45", "has come to the end of this iterator before", "for _ in iterator:"),
     (too_few_rows, "RD46", "replica 1 gets no row of a full batch", "STRATEGY.experimental_distribute_dataset("),
-    (sharded_twice, "RD50", "one of 2 shards already", "strategy.experimental_distribute_dataset(dataset)"),
+    (sharded_twice, "RD50", "one of 2 shards already, that of this worker",
+     "strategy.experimental_distribute_dataset(dataset)"),
 ]
 ASKED: list[tuple[Callable[[], None], str, str, str]] = [
     (swapped, "RD48", "replica 0 with name = 'accuracy'; replica 1 with name = 'loss'; and later", "all_reduce("),
@@ -168,6 +169,29 @@ def test_a_mistake_is_told_of_once_at_its_line(program: Callable[[], None], code
     [(message, at)] = dict.fromkeys(told)
     assert message.startswith(f"[{code}] ") and text in message and line in at, told
     assert len(told) == (2 if program is sharded_twice else 1)  # each worker for itself
+
+
+def split_by_numbers() -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        for part in (Dataset.range(8).shard(2, 0), Dataset.range(8).shard(num_shards=2, index=1)):
+            strategy.experimental_distribute_dataset(part.batch(4))
+
+    refdist.simulate_workers(program, 2, 1)
+
+
+def another_worker_s_shard() -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        other = 1 - strategy.cluster_resolver.task_id
+        strategy.experimental_distribute_dataset(Dataset.range(8).shard(2, other).batch(4))
+
+    refdist.simulate_workers(program, 2, 1)
+
+
+@pytest.mark.parametrize("program", [split_by_numbers, another_worker_s_shard], ids=lambda one: one.__name__)
+def test_a_shard_that_is_not_this_worker_s_is_a_split(program: Callable[[], None]) -> None:
+    assert codes(program) == []
 
 
 @pytest.mark.parametrize("program", [program for program, *_ in ASKED], ids=lambda one: one.__name__)

@@ -1,4 +1,4 @@
-"""The loops of a program, read from its text: whether one ever ends, how its variables are called, what it uses."""
+"""A program, read from its text: whether a loop ends, how its variables are called, what is written as a number."""
 
 from __future__ import annotations
 
@@ -65,6 +65,20 @@ def uses_in_a_loop(place: Place) -> bool:
     return any(isinstance(used, ast.Name) and used.id in assigned
                for node in ast.walk(function) if isinstance(node, (*_LOOPS, ast.While)) and node.lineno > place.line
                for used in ast.walk(node))
+
+
+def passes_a_number(place: Place, method: str, position: int, name: str) -> bool:
+    """Whether the call of a method at a place has a number in its text for an argument, the same in every process.
+
+    Args:
+        position, name: of the argument.
+    """
+    tree = _parsed(place.file)
+    calls = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)
+                                     and _called(node) == method and place[2:6] == _span(node)]
+    arguments = [*(call.args[position] for call in calls if len(call.args) > position),
+                 *(keyword.value for call in calls for keyword in call.keywords if keyword.arg == name)]
+    return bool(arguments) and all(isinstance(argument, ast.Constant) for argument in arguments)
 
 
 def _end(node: ast.AST) -> int:

@@ -28,6 +28,8 @@ class Facts(NamedTuple):
         files: the number of files that are read, for AutoShardPolicy.FILE, or a function that returns it if that takes
             reading.
         shards: the product of the `num_shards` of every `Dataset.shard` that was applied.
+        shard: the index of the last of these; None where the text of the program has a number for it, so that every
+            worker has the same, as where rows are split into some to train and some to validate.
         part: whether `take` or `skip` has left out elements, so that none may be left on purpose.
         epoch: of a dataset that repeats without end, about how many elements it has until it does; 0 where that is
             not known.
@@ -40,6 +42,7 @@ class Facts(NamedTuple):
     certain: bool = True
     files: int | Callable[[], int] = 0
     shards: int = 1
+    shard: int | None = None
     part: bool = False
     epoch: int = 0
 

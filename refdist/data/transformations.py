@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from refdist import errors, nest
+from refdist.core import call_site, loops
 from refdist.core.integers import as_integer
 from refdist.data import elements, facts, iterators, threads
 from refdist.data.elements import count_of, handed
@@ -266,7 +267,10 @@ class Transformations(Pipeline):
                                "Pass an index from 0 to num_shards - 1.")
         sharded = self._select(lambda read, reading: iterators.part(read(reading), index, None, num_shards),
                                facts.sharded(self._facts.cardinality, num_shards, index))
-        sharded._facts = sharded._facts._replace(shards=num_shards * sharded._facts.shards)
+        site = call_site.that_led_here()
+        fixed = bool(site) and loops.passes_a_number(site[0], "shard", 1, "index")
+        sharded._facts = sharded._facts._replace(
+            shards=num_shards * sharded._facts.shards, shard=None if fixed else index)
         return sharded
 
     # Keeping and reading ahead.

@@ -237,7 +237,7 @@ def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd)
         readings = [Reading(seed=extended.agreed_seed())]
     shared = ROWS_OF_A_BATCH[uneven]
     sizes = None if size is None else _sizes(size, count, cut, shared)
-    problems = _problems(policy, reads, known, readers, noun, size)
+    problems = _problems(policy, reads, known, readers, [layout.worker * hosts + i for i in range(hosts)], noun, size)
     if size is not None and sizes is not None and cut is not Cut.WHOLE:
         owners = _owners(layout, places) if reads is Reads.ITS_SHARE else list(range(count))
         problems = _empty_shares(sizes, size, owners) + problems
@@ -311,16 +311,19 @@ def _sizes(size: int, count: int, cut: Cut, shared: Shared) -> list[int]:
     return [min(each, max(size - i * each, 0)) for i in range(count)]
 
 
-def _problems(policy: AutoShardPolicy, reads: Reads, known: Facts, readers: int, noun: str,
+def _problems(policy: AutoShardPolicy, reads: Reads, known: Facts, readers: int, here: list[int], noun: str,
               size: int | None) -> list[Problem]:
+    # `here` are the numbers of this worker's readers.
     problems = []
     if readers > 1 and reads is Reads.ALL_ROWS:
         problems.append(Problem("RD50", f"with {policy.name} each of the {readers} {noun}s reads all rows, so every "
                                 f"row is seen {readers} times", "use DATA, or shard the dataset"))
-    elif readers > 1 and known.shards == readers:
-        problems.append(Problem("RD50", f"the dataset is one of {readers} shards already and is shared out between the "
-                                f"{noun}s once more, so rows are lost",
-                                "leave out `shard`, or use AutoShardPolicy.OFF"))
+    elif readers > 1 and known.shards == readers and known.shard in here:
+        problems.append(Problem("RD50", f"the dataset is one of {readers} shards already, that of this {noun}, and "
+                                f"is shared out between the {noun}s once more, so rows are lost",
+                                "leave out `shard`, or use AutoShardPolicy.OFF; where every worker takes this shard, "
+                                "to split rows into some to train and some to validate, nothing is wrong, and a number "
+                                "in place of the index says so"))
     if known.cardinality == 0 and known.static:
         problems.append(Problem("RD45", f"there is no step: no batch has all of its {size} rows, and the remainder is "
                                 "dropped", "take smaller batches, or keep the remainder"))
