@@ -462,7 +462,7 @@ def _near(x: list[Any], y: list[Any], relative: float) -> bool:
 
 
 def _is_finite(item: Any) -> bool:
-    return item == item and abs(item) != float("inf")
+    return bool(item == item and abs(item) != float("inf"))
 
 
 def _all_are(items: list[Any], number: int) -> bool:

@@ -1,5 +1,7 @@
 """Random numbers that a program draws from NumPy and Python: from which generator, on which replica, at which line.
 
+Of PyTorch and JAX only the seeds are seen.
+
 refdist's own generators have a stream for each replica.  Those of NumPy and Python know no replicas: what one replica
 draws, another does not get, so that the order in which replicas run decides; and generators that replicas seed alike
 give all of them the same.  Neither is an error, and no recording has it.
@@ -20,6 +22,8 @@ from refdist.core import call_site, context_stack
 
 GLOBAL = "global"
 _SEEDS = {"seed", "setstate", "set_state"}
+# The functions of libraries that take a seed, which are watched where a library has been imported.
+_OF_LIBRARIES = (("torch", "manual_seed"), ("jax.random", "key"), ("jax.random", "PRNGKey"))
 _METHODS = ("random", "normal", "standard_normal", "uniform", "integers", "choice", "permutation", "shuffle",
             "permuted", "exponential", "binomial", "poisson", "beta", "gamma", "bytes")
 
@@ -51,6 +55,7 @@ class Draws:
 
     def __init__(self) -> None:
         self.found: dict[Draw, None] = {}
+        self._watched: set[tuple[str, str]] = set()
         for module, owner in ((random, random._inst), (np.random, np.random.mtrand._rand)):
             for name in dir(module):
                 method = getattr(module, name)
@@ -69,6 +74,24 @@ class Draws:
             return _watched(generator, lambda at: self._add(Draw(line, maker, at, _replica())))
 
         np.random.default_rng = default_rng
+
+    def of_libraries(self) -> None:
+        """Watches the seeds of the libraries that have been imported by now."""
+        for place in _OF_LIBRARIES:
+            module = sys.modules.get(place[0])
+            if module is not None and place not in self._watched:
+                self._watched.add(place)
+                setattr(module, place[1], self._of_a_seed(getattr(module, place[1])))
+
+    def _of_a_seed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            line, seed = _line(), next(iter((*args, *kwargs.values())), None)
+            if line is not None and isinstance(seed, (int, np.integer)):
+                self._add(Draw(line, _replica(), line, _replica(), repr(int(seed))))
+            return function(*args, **kwargs)
+
+        return call
 
     def _add(self, draw: Draw) -> None:
         if len(self.found) < 1000:

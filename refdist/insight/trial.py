@@ -203,9 +203,9 @@ def _read(setting: Setting, folder: Path, ended: str, text: str) -> Trial:
 class _Recorder(record_to):
     """Records what is compared, until it is too much."""
 
-    def __init__(self, path: Path, full: Callable[[], None]) -> None:
+    def __init__(self, path: Path, full: Callable[[], None], draws: Draws) -> None:
         super().__init__(path)
-        self._full = full
+        self._full, self._draws = full, draws
         self._taken = 0
 
     def __enter__(self) -> None:
@@ -213,6 +213,8 @@ class _Recorder(record_to):
         self._taken_by(self._kept)
 
     def _kept(self, raw: Raw) -> None:
+        if raw[1] == "run":  # a library that replicas use has been imported by now
+            self._draws.of_libraries()
         if raw[1] in _RECORDED:
             self._taken += 1
             if self._taken > EVENTS:
@@ -261,7 +263,7 @@ def _run(program: Callable[[], object], setting: Setting, folder: Path) -> NoRet
 
     scale.value = Scale(setting.replicas // max(setting.workers, 1), setting.global_batch)
     returned: Any = None
-    recorder = _Recorder(folder / _RECORDING, lambda: end("events"))
+    recorder = _Recorder(folder / _RECORDING, lambda: end("events"), draws)
     try:
         with recorder:
             if setting.workers:

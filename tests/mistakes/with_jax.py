@@ -106,7 +106,7 @@ MISTAKES = [
     (28, gradients_of_uneven_means, "compare MEAN OF MEANS"),
     (26, update_reduced_twice, "compare REDUCED TWICE"),
     (21, own_rows_updated, "raises RD12"),
-    (38, dropout_of_one_key, "compare NOT KNOWN"),
+    (38, dropout_of_one_key, "compare ONE SEED"),
     (0, collective_under_grad, "raises RD25"),
     (16, nan_of_an_empty_part, "warns RD42"),
     (3, order_of_keys, "warns RD48"),

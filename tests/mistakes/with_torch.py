@@ -171,7 +171,7 @@ MISTAKES = [
     (21, own_rows_updated, "raises RD12"),
     (0, gradient_that_is_recorded, "raises RD34"),
     (7, other_shape_on_the_last, "raises RD04"),
-    (38, dropout_of_one_seed, "compare NOT KNOWN"),
+    (38, dropout_of_one_seed, "compare ONE SEED"),
     (37, model_shared_by_replicas, "compare SHARED PYTHON STATE"),
     (0, norm_of_the_own_gradient, "compare NOT KNOWN"),
     (23, part_of_a_metric_as_the_total, "warns RD41"),
