@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import refdist
+from refdist.core.scaled import Deal, Scale, scale
+from refdist.input import dealing
 from refdist.insight import Comparison, Difference
 
 ROOT = Path(__file__).parents[1]
@@ -199,6 +201,13 @@ def statistic() -> None:
     training(step)
 
 
+def by_the_replica() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(rows.sum() * np.float32(1 + replica())))  # here
+
+    training(step)
+
+
 def batch_of_replicas() -> None:
     strategy = refdist.MirroredStrategy()
     batch = 4 * strategy.num_replicas_in_sync
@@ -259,7 +268,7 @@ def statistic_outside() -> None:
 
 OUTSIDE = [(means_summed_outside, "MEANS SUMMED"), (divided_twice_outside, "DIVIDED TWICE"),
            (mean_of_means_outside, "MEAN OF MEANS"), (reduced_twice_outside, "REDUCED TWICE"),
-           (statistic_outside, "NOT KNOWN")]
+           (statistic_outside, "ROWS OF ONE REPLICA")]
 CAUSES = [
     (means_summed, "MEANS SUMMED"), (reduced_twice, "REDUCED TWICE"), (not_distributed, "NOT DISTRIBUTED"),
     (not_distributed_and_reduced_outside, "NOT DISTRIBUTED"), (constant_summed, "THE SAME SUMMED"),
@@ -268,7 +277,8 @@ CAUSES = [
     (rate_multiplied, "MULTIPLIED AFTER REDUCING"),
     (global_state, "GLOBAL RANDOM STATE"), (global_state_of_python, "GLOBAL RANDOM STATE"),
     (shared_generator, "SHARED GENERATOR"), (one_seed, "ONE SEED"), (own_seeds, "RANDOM NUMBERS OF EACH REPLICA"),
-    (counter, "SHARED PYTHON STATE"), (statistic, "NOT KNOWN"), (batch_of_replicas, "GLOBAL BATCH"),
+    (counter, "SHARED PYTHON STATE"), (statistic, "ROWS OF ONE REPLICA"), (by_the_replica, "WHICH REPLICA"),
+    (batch_of_replicas, "GLOBAL BATCH"),
 ]
 
 
@@ -312,7 +322,8 @@ def test_a_mean_over_other_numbers_of_rows_is_named_only_where_it_fits() -> None
     def step(w: Any, rows: Rows) -> None:
         update(w, reduced(np.sqrt(np.square(rows).sum()), "MEAN"))
 
-    assert first(refdist.compare(lambda: training(step, count=7), replicas=(1, 2), orders=0)).cause == "NOT KNOWN"
+    report = refdist.compare(lambda: training(step, count=7), replicas=(1, 2), orders=0)
+    assert first(report).cause == "ROWS OF ONE REPLICA"
 
 
 def test_what_is_not_divided_is_not_said_to_be_divided_twice() -> None:
@@ -356,8 +367,8 @@ def test_a_number_that_is_only_printed_is_explained_by_what_was_reduced() -> Non
 def test_of_what_a_program_reduces_itself_the_parts_are_said() -> None:
     difference = first(refdist.compare(lambda: reducing("", lambda rows: rows.std() / 4, by_hand=True),
                                        replicas=(1, 2), orders=0))
-    assert difference.cause == "NOT KNOWN"
-    assert re.search(r"; run at test_compare.py:\d+ returns 0.572\d+ on 1 and 0.279\d+ and 0.279\d+ on 2$",
+    assert difference.cause == "ROWS OF ONE REPLICA"
+    assert re.search(r"; run at test_compare.py:\d+ returns 0.572\d+ on 1 and 0.279\d+ and 0.279\d+ on 2\. With",
                      difference.why), difference.why
 
 
@@ -637,3 +648,14 @@ def test_a_rounding_that_grows_is_told_by_float64(tmp_path: Path) -> None:
 def test_a_right_loop_is_the_same_in_each_order(tmp_path: Path) -> None:
     done = command(tmp_path, LOOP.replace("RATE", "0.1").replace("ERROR", "x @ w.value() - y"), "--orders", "1")
     assert done.returncode == 0 and "it trains the same in 4 runs" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("deal", "parts"), [(Deal.TO_THE_NEXT_REPLICA, [[6], [0, 1, 2], [3, 4, 5]]),
+                                             (Deal.IN_OTHER_PARTS, [[1, 2, 3], [4, 5, 6], [0]])])
+def test_rows_are_dealt_otherwise_and_none_is_lost(deal: Deal, parts: list[list[int]]) -> None:
+    scale.value = Scale(3, deal=deal)
+    try:
+        steps = dealing.dealt(iter([[{"x": np.arange(3)}, {"x": np.arange(3, 6)}, {"x": np.arange(6, 7)}]]))
+        assert [[part["x"].tolist() for part in step] for step in steps] == [parts]
+    finally:
+        scale.value = None

@@ -7,9 +7,17 @@ whose product with a whole number is that batch.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from refdist.runtime import Field
+
+
+class Deal(Enum):
+    """How the rows of a step are dealt to the same replicas otherwise; `input.dealing` does it."""
+
+    TO_THE_NEXT_REPLICA = "to the next replica"
+    IN_OTHER_PARTS = "in other parts"
 
 
 class Scale(NamedTuple):
@@ -18,10 +26,12 @@ class Scale(NamedTuple):
     Attributes:
         replicas: how many replicas this process has.
         global_batch: what a whole number times the number of replicas is; None for their product.
+        deal: how rows are dealt otherwise; None where they are not.
     """
 
     replicas: int
     global_batch: int | None = None
+    deal: Deal | None = None
 
 
 scale: Field[Scale | None] = Field("at how many replicas the program is run; None for as many as it says", lambda: None)

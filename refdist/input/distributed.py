@@ -36,7 +36,7 @@ from refdist.data.iterator import BUSY, Iterator
 from refdist.data.origin import Origin
 from refdist.data.position import Tape
 from refdist.data.spec import TensorSpec, common, spec_of, with_rows
-from refdist.input import sharding
+from refdist.input import dealing, sharding
 from refdist.input.explanation import Explanation, pairs
 from refdist.input.options import InputContext, InputOptions
 from refdist.variables.interfaces import Strategy
@@ -212,7 +212,7 @@ class DistributedDataset:
             remarks.make(code, site, "a distributed dataset", found, f"{fix[0].upper()}{fix[1:]}.")
 
     def _steps(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]]:
-        return self._split.steps(self._split.open(tapes), self._strategy.extended.layout.worker)
+        return dealing.dealt(self._split.steps(self._split.open(tapes), self._strategy.extended.layout.worker))
 
     def _numbers(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]] | None:
         # The numbers of the rows of each step; None where reading them would call functions of the program once more,
@@ -224,7 +224,7 @@ class DistributedDataset:
             if origin and not origin.calls]
         if len(numbers) < len(origins):
             return None
-        return _until_error(self._split.steps(numbers, self._strategy.extended.layout.worker))
+        return _until_error(dealing.dealt(self._split.steps(numbers, self._strategy.extended.layout.worker)))
 
     def _epoch(self) -> int:
         # How many steps it takes until it repeats, of a dataset that does so without end; 0 where that is not known.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from refdist.core.scaled import Deal
 from refdist.insight import summaries
 from refdist.insight.aligned import Meeting, Parting, _flat, global_batch, meetings, returned, steps, tolerance
 from refdist.insight.draws import GLOBAL
@@ -140,13 +141,26 @@ def _is_multiple(items: list[Any], of: list[Any]) -> bool:
     return bool(of[most]) and len({*of}) > 1 and _near([items[most] / of[most] * item for item in of], items, 1e-5)
 
 
-def cause_of(case: Case) -> Cause:
-    """What explains it best."""
+def cause_of(case: Case) -> Cause | None:
+    """What explains it best; None where nothing that was recorded does."""
     for look in _CAUSES:
         cause = look(case)
         if cause is not None:
             return cause
-    return _unknown(case)
+    return None
+
+
+def of_dealing(case: Case, deal: Deal, parting: Parting) -> Cause:
+    """Why two runs part, where a run with the same rows, dealt otherwise, parts from the second, too."""
+    result = f"{parting.name} is {parting.second} in place of {parting.first}"
+    if deal is Deal.TO_THE_NEXT_REPLICA:
+        return Cause("WHICH REPLICA", f"{_seen_first(case)}. With each part of the rows given to the next replica, "
+                     f"{result}: something is computed from the number of a replica, or taken from one of them alone",
+                     "Leave the number of the replica out of what is trained, and reduce over all replicas.")
+    return Cause("ROWS OF ONE REPLICA", f"{_seen_first(case)}. With the same rows in other parts, {result}: what a "
+                 "replica computes from a row depends on the rows that it has beside it, or on its place "
+                 "among them: a statistic of the batch, a norm, a ratio, pairs of rows",
+                 "Reduce what it is computed from before that.")
 
 
 def of_itself(first: Trial, again: Trial, hashes: bool, parting: Parting) -> Cause:
@@ -386,7 +400,21 @@ def _own_generator(case: Case) -> Cause | None:
                           "Compare without them: no dropout, no augmentation.")
 
 
-def _unknown(case: Case) -> Cause:
+def unknown(case: Case) -> Cause:
+    """What is said where the cause is not known: what differs first."""
+    if case.meeting is None:
+        return Cause("NOT KNOWN", _seen_first(case), "Look at the line: what it writes depends on the number of "
+                     "replicas.")
+    names = [event["variable"].removesuffix(":0") for event in case.second.events
+             if event.kind == "variable" and event["synchronization"] == "ON_READ" and not event.worker]
+    read = f"; or a replica reads its own copy of {names[0]}" if names else ""
+    return Cause("NOT KNOWN", f"{_seen_first(case)}. It may be that something is computed from the rows of one replica "
+                 f"that is meant over all: a statistic of the batch, a norm, pairs of rows{read}",
+                 "Reduce what it is computed from before that.")
+
+
+def _seen_first(case: Case) -> str:
+    """The first call whose result differs, with what replicas contribute; without one what `run` returned."""
     if case.meeting is None:
         told = "no collective call has another result before that"
         sides = [returned(trial, point.at) for trial, point in zip((case.first, case.second), case.parting.points,
@@ -395,16 +423,11 @@ def _unknown(case: Case) -> Cause:
             here, there = (_parts(parts) for _, parts in sides)
             told += (f"; run at {_short(sides[1][0])} returns {here} on {case.counts[0]} and {there} on "
                      f"{case.counts[1]}")
-        return Cause("NOT KNOWN", told, "Look at the line: what it writes depends on the number of replicas.")
+        return told
     one, two = case.meeting
-    names = [event["variable"].removesuffix(":0") for event in case.second.events
-             if event.kind == "variable" and event["synchronization"] == "ON_READ" and not event.worker]
-    read = f", or reads its own copy of {names[0]}" if names else ""
-    return Cause("NOT KNOWN", f"the first call with another result is {two.call} at {_short(two.line)}, which gets "
-                 f"{_short_text(one.received)} on {case.counts[0]} and {_short_text(two.received)} on "
-                 f"{case.counts[1]}; replicas contribute {_parts(two.contributed)}. Something is computed from the "
-                 f"rows of one replica that is meant over all: a statistic of the batch, a norm, pairs of rows{read}",
-                 "Reduce what it is computed from before that.")
+    return (f"the first call with another result is {two.call} at {_short(two.line)}, which gets "
+            f"{_short_text(one.received)} on {case.counts[0]} and {_short_text(two.received)} on {case.counts[1]}; "
+            f"replicas contribute {_parts(two.contributed)}")
 
 
 def of_order(case: Case) -> Cause:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core.integers import integer
+from refdist.core.scaled import Deal
 from refdist.insight import aligned, causes, forks, trial
 from refdist.insight.aligned import Aligned, Parting
 from refdist.insight.causes import Case, Cause
@@ -257,7 +258,7 @@ class _Comparing:
             parting = self._parting(first, second)
             if parting is not None:
                 case = Case(parting[1], parting[2], parting[0], shaken)
-                self._add(case, causes.cause_of(case))
+                self._add(case, causes.cause_of(case) or self._by_dealing(case, orders) or causes.unknown(case))
         for one, two, parted in by_order[:1]:
             case = Case(one, two, parted)
             self._add(case, causes.of_order(case))
@@ -266,6 +267,23 @@ class _Comparing:
             report.failures.append(("all", "the program has no variable, prints no number outside replicas and "
                                     "returns none"))
         return report
+
+    def _by_dealing(self, case: Case, orders: int) -> Cause | None:
+        """Why two runs part, from runs of the second whose rows are dealt otherwise; None where that does not say."""
+        setting = case.second.setting
+        if (case.shaken is not None or setting.workers > 1 or setting.replicas == case.first.setting.replicas
+                or not aligned.steps(case.second) or case.second.ended != "returned"):
+            return None
+        # Where the order of the replicas decides, so may any change.
+        changes = [setting._replace(order=1)] * (not orders) + [setting._replace(deal=deal.value) for deal in Deal]
+        for changed in changes:
+            other = self._run(changed)
+            if other.ended != "returned":
+                return None
+            parting = next(Aligned(case.second, other, self._unstable).partings(), None)
+            if parting is not None and parting.step <= case.parting.step and parting.relative > _GROWTH * _ROUNDED:
+                return None if changed.deal is None else causes.of_dealing(case, Deal(changed.deal), parting)
+        return None
 
     def _hashes(self, seed: int) -> int:
         return seed if isinstance(self._program, str) else 0

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, NoReturn
 from refdist import config, runtime
 from refdist.backends.simulated.workers import simulate_workers
 from refdist.core.devices import VARIABLE as DEVICES
-from refdist.core.scaled import Scale, scale
+from refdist.core.scaled import Deal, Scale, scale
 from refdist.insight import files, forks, summaries
 from refdist.insight.draws import Draw, Draws
 from refdist.insight.events import Event
@@ -58,6 +58,7 @@ class Setting(NamedTuple):
         double: whether float32 is float64.
         global_batch: see `core.scaled`.
         arguments: those of a script.
+        deal: the value of the `core.scaled.Deal` by which rows are dealt otherwise; None where they are not.
     """
 
     replicas: int
@@ -67,6 +68,7 @@ class Setting(NamedTuple):
     double: bool = False
     global_batch: int | None = None
     arguments: tuple[str, ...] = ()
+    deal: str | None = None
 
     def __str__(self) -> str:
         text = f"{self.replicas} replica{'s' * (self.replicas != 1)}"
@@ -261,7 +263,8 @@ def _run(program: Callable[[], object], setting: Setting, folder: Path) -> NoRet
             {"ended": ended, "text": text, "returned": returned, "draws": list(draws.found)}))
         os._exit(0)
 
-    scale.value = Scale(setting.replicas // max(setting.workers, 1), setting.global_batch)
+    scale.value = Scale(setting.replicas // max(setting.workers, 1), setting.global_batch,
+                        None if setting.deal is None else Deal(setting.deal))
     returned: Any = None
     recorder = _Recorder(folder / _RECORDING, lambda: end("events"), draws)
     try:

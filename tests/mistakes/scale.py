@@ -180,8 +180,8 @@ MISTAKES = [
     (0, regularization_not_scaled, "compare NOT KNOWN"),
     (0, penalty_in_the_update, "compare NOT KNOWN"),
     (0, rate_times_replicas_of_a_sum, "compare MULTIPLIED AFTER REDUCING"),
-    (0, mean_of_a_ratio, "compare NOT KNOWN"),
-    (0, root_of_a_part, "compare NOT KNOWN"),
-    (0, clipped_before_the_sum, "compare NOT KNOWN"),
+    (0, mean_of_a_ratio, "compare ROWS OF ONE REPLICA"),
+    (0, root_of_a_part, "compare ROWS OF ONE REPLICA"),
+    (0, clipped_before_the_sum, "compare ROWS OF ONE REPLICA"),
     (0, accumulated_and_reduced_each_time, "warns RD37"),
 ]

@@ -134,9 +134,9 @@ MISTAKES = [
     (42, typing_error_in_tf_config, "raises RD17"),
     (42, index_outside_the_cluster, "raises RD17"),
     (43, mirrored_on_each_worker, "warns UserWarning"),
-    (0, augmented_by_the_replica, "compare NOT KNOWN"),
-    (0, negatives_of_the_own_batch, "compare NOT KNOWN"),
-    (0, statistics_of_the_own_batch, "compare NOT KNOWN"),
+    (0, augmented_by_the_replica, "compare WHICH REPLICA"),
+    (0, negatives_of_the_own_batch, "compare ROWS OF ONE REPLICA"),
+    (0, statistics_of_the_own_batch, "compare ROWS OF ONE REPLICA"),
     (0, written_in_a_default, "compare SHARED PYTHON STATE"),
     (0, first_rows_for_all, "compare NOT DISTRIBUTED"),
 ]

@@ -173,6 +173,6 @@ MISTAKES = [
     (7, other_shape_on_the_last, "raises RD04"),
     (38, dropout_of_one_seed, "compare ONE SEED"),
     (37, model_shared_by_replicas, "compare SHARED PYTHON STATE"),
-    (0, norm_of_the_own_gradient, "compare NOT KNOWN"),
+    (0, norm_of_the_own_gradient, "compare ROWS OF ONE REPLICA"),
     (23, part_of_a_metric_as_the_total, "warns RD41"),
 ]
