@@ -100,6 +100,13 @@ def constant_summed() -> None:
     training(step)
 
 
+def penalty_summed() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(rows.sum() / np.float32(8) + 0.01 * np.square(w.value())))  # here
+
+    training(step)
+
+
 def divided_twice() -> None:
     def step(w: Any, rows: Rows) -> None:
         update(w, reduced(rows.sum() / np.float32(8), "MEAN"))  # here
@@ -272,6 +279,7 @@ OUTSIDE = [(means_summed_outside, "MEANS SUMMED"), (divided_twice_outside, "DIVI
 CAUSES = [
     (means_summed, "MEANS SUMMED"), (reduced_twice, "REDUCED TWICE"), (not_distributed, "NOT DISTRIBUTED"),
     (not_distributed_and_reduced_outside, "NOT DISTRIBUTED"), (constant_summed, "THE SAME SUMMED"),
+    (penalty_summed, "THE SAME SUMMED"),
     (divided_twice, "DIVIDED TWICE"), (mean_of_means, "MEAN OF MEANS"),
     (first_replica_only, "ONLY THE FIRST REPLICA"), (mean_of_no_rows, "NOT FINITE"),
     (rate_multiplied, "MULTIPLIED AFTER REDUCING"),

@@ -14,7 +14,17 @@ from typing import Any, NamedTuple
 
 from refdist.core.scaled import Deal
 from refdist.insight import summaries
-from refdist.insight.aligned import Meeting, Parting, _flat, global_batch, meetings, returned, steps, tolerance
+from refdist.insight.aligned import (
+    Meeting,
+    Parting,
+    _flat,
+    global_batch,
+    meetings,
+    points_of,
+    returned,
+    steps,
+    tolerance,
+)
 from refdist.insight.draws import GLOBAL
 from refdist.insight.trial import Trial
 
@@ -161,6 +171,30 @@ def of_dealing(case: Case, deal: Deal, parting: Parting) -> Cause:
                  "replica computes from a row depends on the rows that it has beside it, or on its place "
                  "among them: a statistic of the batch, a norm, a ratio, pairs of rows",
                  "Reduce what it is computed from before that.")
+
+
+def of_counting(case: Case, others: list[Trial]) -> Cause | None:
+    """Why a run of one replica and of several part, where each further replica adds the same; None where it does not.
+
+    Args:
+        others: runs of other numbers of replicas.
+    """
+    place = case.parting.points[0]
+    points = {trial.setting.replicas: point for trial in (case.first, case.second, *others)
+              for point in points_of(trial) if place is not None and (point.name, point.times) == place[:2]}
+    if len(points) < len(others) + 2 or any(isinstance(point.value, str) for point in points.values()):
+        return None
+    alone = _items(points.pop(1).value)
+    added = [[(item - of_one) / (count - 1) for item, of_one in zip(_items(point.value), alone, strict=False)]
+             for count, point in sorted(points.items())]
+    loose = 1e-3  # of a difference of rounded numbers
+    if not any(added[0]) or not all(_near(each, added[0], loose) for each in added):
+        return None
+    return Cause("THE SAME SUMMED", f"{_seen_first(case)}. Each further replica changes {case.parting.name} by "
+                 f"{', '.join(f'{item:.4g}' for item in added[0][:4])}, whatever rows it has: all replicas contribute "
+                 "the same beside what they compute from their rows, such as a penalty of the weights",
+                 "Divide what is the same on all by the number of replicas (`nn.scale_regularization_loss`), or add it "
+                 "after the reduction.")
 
 
 def of_itself(first: Trial, again: Trial, hashes: bool, parting: Parting) -> Cause:

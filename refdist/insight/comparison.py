@@ -283,7 +283,17 @@ class _Comparing:
             parting = next(Aligned(case.second, other, self._unstable).partings(), None)
             if parting is not None and parting.step <= case.parting.step and parting.relative > _GROWTH * _ROUNDED:
                 return None if changed.deal is None else causes.of_dealing(case, Deal(changed.deal), parting)
-        return None
+        return self._by_counting(case)
+
+    def _by_counting(self, case: Case) -> Cause | None:
+        """Whether each further replica adds the same to what differs, from runs on two other numbers of replicas."""
+        if case.counts[0] != 1:
+            return None
+        others = [self._run(case.second.setting._replace(replicas=count))
+                  for count in range(2, 5) if count != case.counts[1]][:2]
+        if any(other.ended != "returned" for other in others):
+            return None
+        return causes.of_counting(case, others)
 
     def _hashes(self, seed: int) -> int:
         return seed if isinstance(self._program, str) else 0
