@@ -309,6 +309,48 @@ def test_what_is_not_watched_has_no_gradient(tf: Any) -> None:
 
 
 @needs_keras
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_gradient_of_a_variable_of_numpy_is_an_error_that_says_what_to_write(tf: Any, replicas: int) -> None:
+    refdist.set_backend("simulated")
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"][:replicas])
+    with strategy.scope():
+        v, other, count = tf.Variable([1.0, 2.0], name="weights"), tf.Variable(3.0), tf.Variable(1)
+        still = tf.Variable(2.0, trainable=False)
+
+    def step() -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            tensor = tf.reduce_sum(tf.multiply(v, still)) * tf.cast(count, tf.float32)
+            array = v * v
+        # None of these has a gradient in TensorFlow, either: not read, not an int, not watched.
+        assert tape.gradient(tensor, [other, count, still]) == [None, None, None]
+        for target in (tensor, array):
+            with pytest.raises(NotImplementedError, match=r"\[RD20\] GradientTape.gradient: variable weights:0 was "
+                               r"read as an ndarray.*REFDIST_BACKEND=torch.*`refdist.set_backend\(\"torch\"\)`"):
+                tape.gradient(target, [other, v])
+        with tf.GradientTape() as tape:
+            tape.watch(still)
+            y = still * 2.0
+        with pytest.raises(NotImplementedError, match="RD20"):
+            tape.gradient(y, still, unconnected_gradients="zero")
+
+    strategy.run(step)
+
+
+@needs_keras
+def test_what_is_no_tensor_has_no_gradient_and_is_refused(tf: Any) -> None:
+    v = tf.Variable([1.0, 2.0])
+    for target in (np.sum([1.0]), np.ones(2), 3.0, None):  # AttributeError in TensorFlow
+        with tf.GradientTape() as tape:
+            v * v
+        with pytest.raises(TypeError, match=r"\[RD25\] GradientTape.gradient: a target is an? \w+, and only tensors"):
+            tape.gradient(target, v)
+    with pytest.raises(TypeError, match=r"\[RD25\].*a source is an ndarray.*REFDIST_BACKEND=torch"):
+        tape.gradient(v * v, np.ones(2))
+    with tape, pytest.raises(ValueError, match=r"\[RD34\].*got an ndarray.*REFDIST_BACKEND=torch"):
+        tape.watch(np.ones(2))
+
+
+@needs_keras
 def test_a_gradient_has_the_weights_that_the_program_gives(tf: Any) -> None:
     v = tf.Variable([1.0, 2.0])
     with tf.GradientTape(persistent=True) as tape:

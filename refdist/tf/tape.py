@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any
 
 from refdist import errors, nest
+from refdist.array.convert import HoldsArray, dtype_of, kind_of
 from refdist.tf.tensors import keras, tensor, torch
 from refdist.variables.variable import Variable, watchers
 
@@ -24,6 +25,10 @@ _recording: ContextVar[tuple[GradientTape, ...]] = ContextVar("recording", defau
 
 # Whether PyTorch recorded before the first tape.
 _before: ContextVar[bool] = ContextVar("before", default=False)
+
+# What to write where a program has NumPy's arrays for tensors.
+_TENSORS = ("Set REFDIST_BACKEND=torch, or call `refdist.set_backend(\"torch\")` before the first variable: then "
+            "variables, constants and rows of datasets are tensors.")
 
 
 class UnconnectedGradients(Enum):
@@ -71,6 +76,8 @@ class GradientTape:
         self._watched: dict[int, object] = {}
         # By the id of a variable: the variable, and the tensors that were read of it.
         self._reads: dict[int, tuple[object, list[Any]]] = {}
+        # By the id of a variable: the variable, and an array that was read of it and records nothing.
+        self._unrecorded: dict[int, tuple[Variable, Any]] = {}
 
     # Recording.
 
@@ -100,7 +107,10 @@ class GradientTape:
     def _read(self, variable: Any, array: Any) -> Any:
         # A variable has been read: what the program gets of it.
         known = id(variable) in self._watched or (self._watches_all and variable.trainable)
-        if known and isinstance(array, self._torch.Tensor) and _differentiable(array):
+        if known and not isinstance(array, self._torch.Tensor):
+            if kind_of(dtype_of(array)) in "fc":
+                self._unrecorded[id(variable)] = variable, array
+        elif known and _differentiable(array):
             self._reads.setdefault(id(variable), (variable, []))[1].append(array.requires_grad_())
         return array
 
@@ -122,7 +132,7 @@ class GradientTape:
                 continue
             if not isinstance(leaf, self._torch.Tensor):
                 raise errors.error("RD34", "GradientTape.watch", f"got {errors.type_of(leaf)}",
-                                   "Pass a tensor: `tf.convert_to_tensor(x)`.")
+                                   f"Pass a tensor: `tf.convert_to_tensor(x)`. {_TENSORS}")
             if not _differentiable(leaf):
                 raise errors.error("RD34", "GradientTape.watch", f"the tensor has dtype {leaf.dtype}",
                                    "Cast it to a float: `tf.cast(x, tf.float32)`.")
@@ -172,6 +182,7 @@ class GradientTape:
 
         Raises:
             RD09: a second call, of a tape that is not persistent.
+            RD20: a source is a variable whose value is no tensor of PyTorch, as with another backend than "torch".
             RD25: a target or source that is neither tensor nor variable.
             RD34: more or fewer `output_gradients` than targets.
 
@@ -182,13 +193,13 @@ class GradientTape:
             raise errors.error("RD09", attempted, "it was called before, and the tape is not persistent",
                                "Write `tf.GradientTape(persistent=True)`, or ask for all gradients in one call.")
         zero = UnconnectedGradients(unconnected_gradients) is UnconnectedGradients.ZERO
-        targets = [tensor(leaf) for leaf in nest.flatten(target)]
+        leaves = [self._leaves_of(source, attempted) for source in nest.flatten(sources)]
+        targets = [self._target(leaf, attempted) for leaf in nest.flatten(target)]
         seeds = [None] * len(targets) if output_gradients is None else [
             None if leaf is None else tensor(leaf) for leaf in nest.flatten(output_gradients)]
         if len(seeds) != len(targets):
             raise errors.error("RD34", attempted, f"there are {errors.counted(len(targets), 'target')} and "
                                f"{errors.counted(len(seeds), 'output gradient')}", "Pass one for each target.")
-        leaves = [self._leaves_of(source, attempted) for source in nest.flatten(sources)]
         if self._entered and not self._persistent:
             self._stop()
         self._used = True
@@ -207,14 +218,26 @@ class GradientTape:
         if isinstance(source, keras().Variable) and id(source) not in self._reads:
             known = id(source) in self._watched or (self._watches_all and source.trainable)
             return [source.value] if known and source.value.requires_grad else []
+        if id(source) in self._unrecorded:
+            variable, array = self._unrecorded[id(source)]
+            raise errors.error(
+                "RD20", attempted, f"variable {variable.name} was read as {errors.type_of(array)}, and only tensors of "
+                "PyTorch record gradients", _TENSORS)
         if isinstance(source, (Variable, keras().Variable)):
             _, reads = self._reads.get(id(source), (source, []))
             return list({id(tensor): tensor for tensor in reads}.values())
         if not isinstance(source, self._torch.Tensor):
-            raise errors.error("RD25", attempted, f"a source is {errors.type_of(source)}",
-                               "Pass variables, and tensors that were watched or computed inside the tape.")
+            raise errors.error("RD25", attempted, f"a source is {errors.type_of(source)}", "Pass variables, and "
+                               f"tensors that were watched or computed inside the tape. {_TENSORS}")
         known = id(source) in self._watched or not source.is_leaf
         return [source] if known and source.requires_grad else []
+
+    def _target(self, target: Any, attempted: str) -> Any:
+        if isinstance(target, (self._torch.Tensor, HoldsArray, keras().Variable)):
+            return tensor(target)
+        raise errors.error("RD25", attempted, f"a target is {errors.type_of(target)}, and only tensors record "
+                           "gradients", "Compute it of tensors and variables, with operators and functions of `tf`, "
+                           f"inside the tape. {_TENSORS}")
 
     def _gradients(self, targets: Sequence[Any], seeds: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         connected = [(one, seed) for one, seed in zip(targets, seeds, strict=True) if one.requires_grad]

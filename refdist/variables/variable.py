@@ -34,7 +34,7 @@ from refdist.variables.operations import gathered, prepare, update
 from refdist.variables.values import DistributedValues, packed
 
 _FOREIGN = FOREIGN_WRITES[Kind.PLAIN]
-# Who sees the arrays of another library that are read of variables, and may hand others on: TensorFlow's tapes.
+# Who sees the arrays that are read of variables, and may hand others on: TensorFlow's tapes.
 watchers: ContextVar[tuple[Callable[[Variable, Any], Any], ...]] = ContextVar("watchers", default=())
 
 
@@ -114,8 +114,9 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     def _to_current_device(self, array: Array) -> Any:
         if type(array) is not np.ndarray:
             array = read_only(array)
-            for watch in watchers.get():
-                owner = getattr(self, "_owner", None)
+        if watching := watchers.get():
+            owner = getattr(self, "_owner", None)
+            for watch in watching:
                 array = watch(self if owner is None else owner, array)
         if "jax" in sys.modules and jax.compiles():
             call_site.warn(f"JAX compiles a function that reads variable {self.name}: the compiled function keeps the "
