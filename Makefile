@@ -74,7 +74,8 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_collectives.py
 	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_mistakes.py tests/test_forks.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
-	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_notebooks.py
+	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_operands.py \
+	    tests/test_tensorflow_notebooks.py
 
 # The suite, and 500 random programs beside NumPy's, on PyTorch's and JAX's arrays, all to the bit; seven minutes.
 guests: .venv-interop/.made
@@ -92,7 +93,7 @@ tensorflow:
 	.ci/twice .venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
-	    tests/test_tensorflow_faults.py tests/test_forks.py
+	    tests/test_tensorflow_faults.py tests/test_forks.py tests/test_tensorflow_operands.py
 
 # The cases of two workers with two replicas each on TensorFlow, after `make tensorflow`; about ten minutes.
 tensorflow-2x2:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
+from refdist.array.convert import HoldsArray
+from refdist.tf.operands import beside
 from refdist.tf.tensors import dtype_name, keras, tensor
 
 ops = keras().ops
@@ -36,31 +38,35 @@ def kept(like: Any, result: Any) -> Any:
 
 
 def pair(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two operands as tensors; a Python number has the dtype of the other.
+    """Two operands as tensors; what is no tensor has the dtype of a tensor beside it.
 
     Raises:
-        RD05: two tensors of different dtypes.
+        RD05: two tensors of different dtypes, or a list or number that does not become the dtype of the other.
     """
-    numbers = [isinstance(value, (bool, int, float, complex)) for value in (x, y)]
-    if numbers[0] and not numbers[1]:
-        y = tensor(y)
-        return _beside(x, y), y
-    x = tensor(x)
-    if numbers[1] and not numbers[0]:
-        return x, _beside(y, x)
-    y = tensor(y)
+    strength = [_strength(x), _strength(y)]
+    if strength[0] != strength[1] and max(strength):
+        like = tensor((x, y)[strength[1] > strength[0]])
+        return (_like(like, x), like) if strength[1] > strength[0] else (like, _like(like, y))
+    x, y = tensor(x), tensor(y)
     if name_of(x) != name_of(y):
         raise errors.error("RD05", "an operation on two tensors", f"one has dtype {name_of(x)}, the other {name_of(y)}",
                            "Cast one of them: `tf.cast(x, y.dtype)`.")
     return x, y
 
 
-def _beside(number: Any, other: Any) -> Any:
-    if isinstance(number, float) and name_of(other).startswith(("int", "uint", "bool")):
-        raise errors.error("RD05", "an operation on a tensor and a number",
-                           f"the tensor has dtype {name_of(other)}, the number is {number!r}",
-                           "Cast the tensor: `tf.cast(x, tf.float32)`.", kind=errors.InvalidTypeError)
-    return tensor(number, name_of(other))
+def _strength(operand: Any) -> int:
+    # A tensor decides about the dtype of what stands beside it, and anything does about that of a number.
+    if isinstance(operand, (bool, int, float, complex)) and not isinstance(operand, np.generic):
+        return 0
+    library = keras()
+    tensors = HoldsArray, library.Variable, library.KerasTensor
+    return 2 if isinstance(operand, tensors) or ops.is_tensor(operand) else 1
+
+
+def _like(like: Any, operand: Any) -> Any:
+    if isinstance(like, keras().KerasTensor):
+        return tensor(operand, name_of(like))
+    return beside(like, operand)
 
 
 def quotient(x: Any, y: Any) -> Any:

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import builtins
 import functools
-import os
-import site
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refdist import errors, missing
 from refdist.array.backend import set_backend
 from refdist.runtime import Field
+from refdist.tf.own import is_own
 
 NAME = "tensorflow"
 _installed: Field[bool] = Field("whether refdist.tf stands in TensorFlow's place", lambda: False, kept=True)
@@ -95,23 +93,3 @@ def _part(place: Any, part: str, name: str) -> Any:
                            missing.INSTEAD.get(part, ""), kind=errors.MissingPackageError) from error
     except AttributeError as error:
         raise ImportError(f"cannot import name {part!r} from {name!r}: refdist.tf has none", name=name) from error
-
-
-def is_own(module: Mapping[str, Any] | None) -> bool:
-    """Whether a module with these globals is the program's: a script, a cell, or a file beside them."""
-    if not module:
-        return True
-    file = module.get("__file__")
-    name = str(module.get("__name__", ""))
-    if name.partition(".")[0] == "refdist":
-        return False
-    return not file or not os.path.realpath(file).startswith(_libraries())
-
-
-@functools.cache
-def _libraries() -> tuple[str, ...]:
-    # The folders of Python's own modules and of installed packages.
-    python = sysconfig.get_paths()
-    return tuple(os.path.realpath(folder) + os.sep for folder in (
-        *(python[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
-        *site.getsitepackages(), site.getusersitepackages()))

@@ -3,12 +3,10 @@
 Tensors are PyTorch's.  Two things about them are TensorFlow's.  Gradients are recorded inside a tape and nowhere else,
 so PyTorch's recording is off in the thread that first uses Keras or a tape, from then on; a tape turns it on, and puts
 back what was before.  A loop of PyTorch in the same thread says `torch.enable_grad()`; one that does not is told so by
-`backward`.  A tensor that was computed inside a tape is a value outside it: `.numpy()` returns its numbers, where
-PyTorch would ask for `detach()` first.
+`backward`.  A tensor that is computed inside a tape is a value inside and outside it: `.numpy()` returns its numbers,
+where PyTorch would ask for `detach()` first.
 
-And a tensor takes arrays of NumPy as operands, on both sides: `model(x) - y` is a tensor, and a tape records it.  As on
-TensorFlow the array is taken in the dtype of the tensor.  PyTorch has no such operator and leaves it to NumPy, which
-asks the tensor by `__array_ufunc__`; so operators between tensors are as fast as before.
+What else may stand beside a tensor is in `operands`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import HoldsArray
-from refdist.array.operators import OPERATORS
+from refdist.variables.variable import watchers
 
 
 @functools.cache
@@ -32,11 +30,12 @@ def keras() -> ModuleType:
     Raises:
         RD20: Keras computes with another library than PyTorch.  RD27: Keras or PyTorch is not installed.
     """
-    from refdist.tf import older, tracked
+    from refdist.tf import older, operands, tracked
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
     _prepare()
+    operands.connect()
     older.add_names(module)
     tracked.connect(module)
     return module
@@ -91,37 +90,14 @@ def _prepare() -> None:
 
     @functools.wraps(own)
     def numpy(self: Any, *, force: bool = False) -> Any:
-        recorded = self.requires_grad and not torch.is_grad_enabled()
+        recorded = self.requires_grad and (not torch.is_grad_enabled() or bool(watchers.get()))
         return own(self.detach() if recorded else self, force=force or self.device.type != "cpu")
 
     torch.Tensor.numpy = numpy
-    torch.Tensor.__array_ufunc__ = _array_ufunc
-    import keras
-
-    keras.Variable.__array_ufunc__ = _array_ufunc
     torch.autograd.backward = _told(torch.autograd.backward)
     from keras.src.backend.torch.trainer import TorchTrainer
 
     TorchTrainer.train_step = _recorded(TorchTrainer.train_step)
-
-
-def _array_ufunc(_: Any, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-    # NumPy's operators with a tensor are the tensor's; its other functions compute with the numbers.
-    import keras
-    import torch
-
-    call = OPERATORS.get(ufunc) if method == "__call__" and not options else None
-    if call is None:
-        arrays = [np.asarray(item) if isinstance(item, (torch.Tensor, keras.Variable)) else item for item in inputs]
-        return getattr(ufunc, method)(*arrays, **options)
-    operands = [item.value if isinstance(item, keras.Variable) else item for item in inputs]
-    tensor = next(item for item in operands if isinstance(item, torch.Tensor))
-    return call(*[_beside(tensor, item) if isinstance(item, (np.ndarray, np.generic)) else item for item in operands])
-
-
-def _beside(tensor: Any, operand: Any) -> Any:
-    array = np.asarray(operand)
-    return torch().as_tensor(array if array.flags.writeable else array.copy(), dtype=tensor.dtype, device=tensor.device)
 
 
 def _told(backward: Callable[..., Any]) -> Callable[..., Any]:

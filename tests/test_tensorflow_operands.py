@@ -1,0 +1,213 @@
+"""What may stand beside a tensor or a variable in a program written for TensorFlow, and what comes out.
+
+The rule is one: what is no tensor is taken in the dtype of the tensor; NumPy's arrays whatever comes out, what Python
+has only where it keeps its kind.  So NumPy says what is expected.  Where TensorFlow is installed, it is asked the same.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import operator
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refdist
+import refdist.tf
+from refdist.runtime import process
+
+_INSTALLED = {name for name in ("keras", "torch", "tensorflow") if importlib.util.find_spec(name)}
+KINDS = ["float32", "float64", "float16", "int32", "int64"]
+# What stands beside the tensor, and whether integers take it.
+OPERANDS: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "ints": (lambda tf: [1, 2], True), "floats": (lambda tf: [1.5, 2.0], False), "tuple": (lambda tf: (1, 2), True),
+    "tuple of floats": (lambda tf: (1.5, 2.0), False), "one": (lambda tf: [2], True),
+    "rows": (lambda tf: [[1, 2], [3, 4]], True), "both": (lambda tf: [1, 2.5], False),
+    "bools": (lambda tf: [True, True], True), "scalars": (lambda tf: [np.int64(1), np.int64(2)], True),
+    "tensors": (lambda tf: [tf.constant(1), tf.constant(2)], True), "True": (lambda tf: True, True),
+    "int": (lambda tf: 2, True), "float32": (lambda tf: np.float32(1.5), True),
+    "float64": (lambda tf: np.float64(1.5), True), "int64": (lambda tf: np.int64(2), True),
+    "bool": (lambda tf: np.bool_(True), True), "array of float64": (lambda tf: np.array([1.5, 2.5]), True),
+    "array of int64": (lambda tf: np.array([1, 2]), True), "no dimension": (lambda tf: np.array(2.0), True),
+    "array of bool": (lambda tf: np.array([True, True]), True)}
+OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+             "%": operator.mod, "**": operator.pow, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+             ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "&": operator.and_, "|": operator.or_,
+             "^": operator.xor}
+BITS = "&|^"
+
+
+@pytest.fixture(params=["refdist", "tensorflow"])
+def tf(request: Any) -> Iterator[Any]:
+    """`refdist.tf` with tensors, or TensorFlow."""
+    if not ({"keras", "torch"} if request.param == "refdist" else {"tensorflow"}) <= _INSTALLED:
+        pytest.skip("it is not installed")
+    if request.param == "tensorflow":
+        import tensorflow
+        yield tensorflow
+        return
+    import torch
+    with process.fresh():
+        refdist.set_backend("torch")
+        refdist.tf.keras  # noqa: B018
+        torch.set_grad_enabled(False)
+        yield refdist.tf
+    torch.set_grad_enabled(True)
+
+
+def expected(sign: str, left: Any, right: Any) -> Any:
+    """What NumPy computes of two arrays of one dtype."""
+    if sign == "/" and left.dtype.kind == "i":
+        left, right = left.astype("float64"), right.astype("float64")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return OPERATORS[sign](left, right)
+
+
+def refused(tf: Any, message: str = "RD05.*int.*tf.cast") -> Any:
+    """Expects the error of either library."""
+    if tf is refdist.tf:
+        return pytest.raises(TypeError, match=message)
+    return pytest.raises((TypeError, ValueError, AttributeError, tf.errors.InvalidArgumentError))
+
+
+def array_of(value: Any) -> Any:
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+@pytest.mark.parametrize("what", OPERANDS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("made", ["constant", "Variable"])
+def test_an_operand_is_taken_in_the_dtype_of_the_tensor(tf: Any, made: str, kind: str, what: str) -> None:
+    make, by_integers = OPERANDS[what]
+    start = np.array([2, 3], kind)
+    plain = make(types.SimpleNamespace(constant=np.int32))
+    for sign, operate in OPERATORS.items():
+        if sign in BITS and kind.startswith("float"):
+            continue
+        other = np.asarray(plain).astype(kind)
+        for way in ("tensor first", "tensor last"):
+            tensor = getattr(tf, made)(start)
+            arguments, arrays = (tensor, make(tf)), (start, other)
+            if way == "tensor last":
+                arguments, arrays = arguments[::-1], arrays[::-1]
+            if not by_integers and kind.startswith("int"):
+                with refused(tf):
+                    operate(*arguments)
+                continue
+            found, wanted = array_of(operate(*arguments)), expected(sign, *arrays)
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), (sign, way)
+            np.testing.assert_allclose(found, wanted, rtol=2e-3 if kind == "float16" else 1e-6, err_msg=f"{sign} {way}")
+
+
+FUNCTIONS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "less": "<"}
+
+
+@pytest.mark.parametrize("what", [what for what in OPERANDS if what != "True"])
+def test_functions_take_what_operators_take(tf: Any, what: str) -> None:
+    make, by_integers = OPERANDS[what]
+    for kind in ("float32", "float64", "int64"):
+        start = np.array([2, 3], kind)
+        other = np.asarray(make(types.SimpleNamespace(constant=np.int32))).astype(kind)
+        for name, sign in FUNCTIONS.items():
+            if not by_integers and kind == "int64":
+                with refused(tf):
+                    getattr(tf, name)(tf.constant(start), make(tf))
+                continue
+            found, wanted = array_of(getattr(tf, name)(tf.constant(start), make(tf))), expected(sign, start, other)
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), name
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(("number", "other", "message"), [
+    (1, [0.5, 1.0], r"RD05\] an operation on a tensor and a list: the tensor has dtype int32, beside it is \[0.5, 1"),
+    (1.0, (1j, 2j), "RD05.*a tuple.*float32"), (True, [1, 2], "RD05.*bool"),
+    (1.0, ["a", "b"], "RD05"), (1.0, [[1.0], [1.0, 2.0]], "RD25"), (1.0, [None], "RD25")])
+def test_a_list_that_does_not_become_the_dtype_of_the_tensor_is_refused(
+        tf: Any, number: Any, other: Any, message: str) -> None:
+    for operands in ((tf.constant([number] * 2), other), (other, tf.constant([number] * 2))):
+        with refused(tf, message):
+            operator.add(*operands)
+
+
+@pytest.mark.skipif(not {"keras", "torch"} <= _INSTALLED, reason="Keras or PyTorch is not installed")
+def test_a_list_of_integers_that_are_too_large_is_refused_where_tensorflow_lets_them_wrap() -> None:
+    with pytest.raises(TypeError, match=r"RD05.*\[1099511627776, 1\] does not fit into the tensor's dtype, int32"):
+        operator.add(refdist.tf.convert_to_tensor([1, 2]), [2**40, 1])
+
+
+def test_a_list_times_a_number_is_no_longer_list(tf: Any) -> None:
+    assert array_of(tf.constant(2) * [1, 2]).tolist() == array_of([1, 2] * tf.constant(2)).tolist() == [2, 4]
+
+
+def test_a_gradient_goes_through_a_list_of_tensors(tf: Any) -> None:
+    x, v = tf.constant([2.0, 3.0]), tf.Variable(4.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum([v, 2.0] * x - [1.0, 2.0])
+    dx, dv = tape.gradient(y, [x, v])
+    assert (y.numpy(), array_of(dx).tolist(), array_of(dv)) == (11.0, [4.0, 2.0], 2.0)
+
+
+def test_a_tensor_does_not_change_by_an_operator_that_assigns(tf: Any) -> None:
+    x = y = tf.constant([1.0, 2.0])
+    y += 1.0
+    y *= [2.0, 3.0]
+    y -= np.array([0.5, 0.5])
+    y **= 2.0
+    assert x.numpy().tolist() == [1.0, 2.0] and y.numpy().tolist() == [12.25, 72.25]
+    sums = [total := tf.zeros(())]
+    for _ in range(2):
+        total += tf.constant(3.0)
+        sums.append(total)
+    assert [array_of(each).item() for each in sums] == [0.0, 3.0, 6.0]
+    whole = tf.constant([1, 2])
+    whole /= 2
+    assert whole.numpy().tolist() == [0.5, 1.0]
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        z = x
+        z += 1.0
+        loss = tf.reduce_sum(z * z)
+    assert array_of(tape.gradient(loss, x)).tolist() == [4.0, 6.0]
+
+
+def test_functions_of_numpy_take_tensors(tf: Any) -> None:
+    x, v = tf.constant([[1.0, 2.0], [3.0, 6.0]]), tf.Variable([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x * v
+        for found, wanted in ((np.sum(y), 20.0), (np.mean(y, axis=0), [2.0, 8.0]), (np.max(y), 12.0), (np.std(x), 1.87),
+                              (np.argmax(y, axis=1), [1, 1]), (np.round(y)[0], [1, 4]), (np.exp(0 * x)[0], [1, 1]),
+                              (np.concatenate([y, x])[3], [3, 6]), (np.allclose(y, y), True), (y.numpy()[0], [1, 4])):
+            assert isinstance(found, (np.ndarray, np.generic, bool))
+            np.testing.assert_allclose(found, wanted, rtol=1e-3)
+    assert array_of(tape.gradient(y, v)).tolist() == [4.0, 8.0]
+
+
+@pytest.mark.skipif(not {"keras", "torch"} <= _INSTALLED, reason="Keras or PyTorch is not installed")
+def test_in_modules_that_import_pytorch_operators_are_pytorch_s() -> None:
+    program = """
+import refdist.tf as tf
+tf.keras
+{more}
+x = y = tf.convert_to_tensor([1.0, 2.0])
+y += 1.0
+quotient = tf.convert_to_tensor([1, 2]) / 2
+"""
+    for more, first, dtype in (("", 1.0, "torch.float64"), ("from torch import nn", 2.0, "torch.float32")):
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(program.format(more=more), names)
+        assert names["x"].tolist()[0] == first and str(names["quotient"].dtype) == dtype
+
+
+def test_integers_of_64_bits_stay_so(tf: Any) -> None:
+    x = tf.constant(np.array([2**40, 3]))
+    for found, wanted in ((tf.maximum(x, 4), [2**40, 4]), (tf.minimum(x, x), [2**40, 3]),
+                          (tf.cumsum(x), [2**40, 2**40 + 3]), (tf.math.floordiv(x, 2), [2**39, 1]),
+                          (tf.reduce_prod(x), 3 * 2**40)):
+        assert array_of(found).dtype == np.int64 and array_of(found).tolist() == wanted
