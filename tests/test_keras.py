@@ -560,7 +560,7 @@ def test_all_replicas_have_one_mask_and_a_warning_says_so_once(seed: int | None)
 
 
 PROGRAM = """
-import hashlib, os, sys
+import hashlib, os, sys, tempfile
 import numpy as np, refdist
 from refdist.tf.keras import connect
 keras = connect()
@@ -573,8 +573,23 @@ with strategy.scope():
     model = keras.Sequential([keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5),
                               keras.layers.Dense(1)])
     model.compile("adam", "mse", metrics=["mae"])
-history = model.fit(x, y, batch_size=8, epochs=2, shuffle=True, verbose=0).history
-numbers = [*history["loss"], *history["mae"], *model.evaluate(x, y, batch_size=8, verbose=0)]
+told = []
+class Told(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        told.append((batch, logs))
+    on_test_batch_end = on_epoch_end = on_train_batch_end
+best = os.path.join(tempfile.mkdtemp(), "best.weights.h5")
+callbacks = [Told(), keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True),
+             keras.callbacks.ReduceLROnPlateau("loss", patience=0, min_delta=1.0),
+             keras.callbacks.ModelCheckpoint(best, save_weights_only=True, save_best_only=True)]
+history = model.fit(x, y, batch_size=8, epochs=4, shuffle=True, verbose=0, callbacks=callbacks,
+                    validation_data=(x[:11], y[:11])).history
+rows = refdist.data.Dataset.from_tensor_slices((x, y)).shuffle(37, seed=3).batch(8)
+history = {name: [*map(float, [*values, *more])] for (name, values), more in zip(
+    history.items(), model.fit(rows, verbose=0, validation_data=(x[:11], y[:11])).history.values())}
+numbers = [history, [(batch, *((name, float(value)) for name, value in logs.items())) for batch, logs in told],
+           model.evaluate(x, y, batch_size=8, verbose=0)]
+model.load_weights(best)
 arrays = [*model.get_weights(), model.predict(x, batch_size=8, verbose=0)]
 print(strategy.num_replicas_in_sync, numbers, hashlib.md5(b"".join(array.tobytes() for array in arrays)).hexdigest())
 """
@@ -590,8 +605,22 @@ def test_replicas_and_workers_simulated_and_under_mpi_have_the_same_bits(tmp_pat
                             check=True, env=environment).stdout.splitlines()
              for start, arguments in (([], ["local"]), (["-m", "refdist", "run", "--workers", "2"], []),
                                       (["-m", "refdist", "launch", "-n", "2"], []))]
-    assert len(found[0]) == 1 and found[0][0].startswith("2 [")
+    assert len(found[0]) == 1 and found[0][0].startswith("2 [") and "val_mae" in found[0][0]
     assert found[1] == found[2] == found[0] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [
+    [], ["-m", "refdist", "run", "--workers", "2"], ["-m", "refdist", "launch", "-n", "2"]],
+    ids=["replicas", "simulated workers", "processes"])
+def test_the_example_of_fit_prints_the_same_on_replicas_and_on_workers(start: list[str]) -> None:
+    pytest.importorskip("sklearn", reason="the example needs it")
+    done = subprocess.run([sys.executable, *start, str(ROOT / "examples" / "keras_fit.py")], capture_output=True,
+                          text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    lines = [line for line in done.stdout.splitlines() if not line.endswith("replicas")]
+    losses = [f"epoch {i}: loss {loss}" for i, loss in enumerate(("1.4059", "0.4494", "0.2627", "0.2075", "0.1930"), 1)]
+    wanted = [*losses, "loss 0.7352, accuracy 0.831 of rows that were not trained on"]
+    assert sorted(lines) == sorted(wanted * (2 if start else 1))
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
