@@ -162,14 +162,15 @@ class ReplicaContext(context_stack.Scope):
 
     def _reduce_then(self, op: ReduceOp, value: object, function: Callable[[Any, Any], None]) -> None:
         # An `all_reduce` of a nest, whose results no replica gets: `function(strategy, results)` is called with them,
-        # once and across replicas.  They wait for each other once, and nothing is copied for each of them.
+        # once and across replicas.  They wait for each other once, and nothing is copied for each of them.  A recording
+        # has the results as what they receive.
         frame = self._require(Call.ALL_REDUCE)
         leaves = self._reducible_leaves(value)
 
-        def execute(calls: list[CollectiveCall]) -> Sequence[None]:
+        def execute(calls: list[CollectiveCall]) -> Sequence[Any]:
             results = nest.pack_sequence_as(value, self._reduction.once(calls))
             self._across(function, (results,), {})
-            return [None] * len(calls)
+            return [results] * len(calls)
         carried_out: Any = execute
         if checks.types.value:
             carried_out = replica_checks.Contributing(execute, replica_checks.reducing_of(op), f"all_reduce {op.name}",
