@@ -34,6 +34,8 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _CONVERTED = frozenset({list, tuple, np.ndarray, *np.sctypeDict.values()})
 # Integers whose quotient is a float64.
 _WHOLE = ("torch.int32", "torch.int64", "torch.uint32", "torch.uint64")
+# Functions of NumPy that only ask for attributes, and compute nothing.
+_ASKING = (np.shape, np.ndim, np.size)
 # Kinds of numbers, the narrowest first.
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
@@ -169,6 +171,8 @@ def _array_function(_: Any, function: Callable[..., Any], types: object, args: A
     import torch
 
     def read(leaf: Any) -> Any:
-        return np.asarray(leaf) if isinstance(leaf, torch.Tensor) else leaf
+        return leaf.numpy(force=True) if isinstance(leaf, torch.Tensor) else leaf
 
+    if function in _ASKING:
+        return function._implementation(*args, **kwargs)
     return function(*nest.map_structure(read, args), **nest.map_structure(read, kwargs))
