@@ -33,8 +33,9 @@ def main() -> None:
     bare("refdist", root)
     for name, folder in (("workers", workers), ("backends", os.path.dirname(here)), ("backends.mpi", here)):
         bare("refdist." + name, folder)
-    from refdist.backends.mpi import launch, pmi, supervisor
+    from refdist.backends.mpi import launch, pmi, processes, supervisor
 
+    processes.begin()
     program, *arguments = sys.argv[1:]
     if program == "launch":
         sys.exit(launch.main(command=arguments[1:], **json.loads(arguments[0])))

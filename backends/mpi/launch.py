@@ -295,7 +295,7 @@ class _Launch:
         if code < 0 and not self._killed:
             if self._is_proxy:
                 self._cause = ""  # it has ended because of this one, and sooner
-            self._blame(f"mpiexec (process {self._mpiexec.pid}) was killed by {signal.Signals(-code).name}")
+            self._blame(f"mpiexec (process {self._mpiexec.pid}) was killed by {processes.signal_name(-code)}")
         elif self._orphans:
             self._blame_proxy(f"what mpiexec (process {self._mpiexec.pid}) has started died at once")
         self._over = True

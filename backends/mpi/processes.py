@@ -138,6 +138,36 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
         os.kill(pid, number)
 
 
+def signal_name(number: int) -> str:
+    """What a signal is called; those for programs' own use have only numbers.
+
+    >>> signal_name(9), signal_name(40)
+    ('SIGKILL', 'signal 40')
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def begin() -> None:
+    """Makes good what whoever has started this process may have left out.
+
+    A file that is opened where a standard stream is closed gets its number, and all that is meant for the stream; and
+    where SIGCHLD is ignored, Linux does not keep how children have ended.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def wait_for(child: int) -> None:
+    """Waits until a child has ended, whose exit status does not matter."""
+    with contextlib.suppress(ChildProcessError):  # this process ignores SIGCHLD
+        os.waitpid(child, 0)
+
+
 def woken_by(*numbers: int) -> socket.socket:
     """From now on these signals only wake a poll: a socket that is readable when one has come, and has its number.
 
@@ -177,7 +207,7 @@ def outlived(end: Callable[[bytes], object]) -> socket.socket:
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     child = os.fork()
     if child:
-        os.waitpid(child, 0)
+        wait_for(child)
         there.close()
         return here
     try:

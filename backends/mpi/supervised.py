@@ -192,7 +192,7 @@ def _threads() -> int:
         child = os.fork()
     if not child:
         os._exit(0)
-    os.waitpid(child, 0)
+    processes.wait_for(child)
     # Linux may still list a thread for a moment after it was joined.
     threads = map(processes.facts, map(int, os.listdir("/proc/self/task")))
     return sum(not thread.ends for thread in threads if thread is not None)

@@ -122,8 +122,13 @@ class Supervisor:
         """Starts the worker: returns its process, or 0 in the worker.  Signals wait until `watch` passes them on."""
         parent = os.getpid()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+        if ignored:  # it would not be known how a worker has ended that ends before `watch` is called
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         child = os.fork()
         if child == 0:
+            if ignored:
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             processes.die_with(parent, signal.SIGKILL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         return child
@@ -288,7 +293,7 @@ class Supervisor:
             self._tell("ended")
             self._leave()
         elif was_told:
-            self._fail(f"ended by {signal.Signals(self._told).name}, which the launcher passed on", TOLD_SECONDS,
+            self._fail(f"ended by {processes.signal_name(self._told)}, which the launcher passed on", TOLD_SECONDS,
                        if_first=True)
         elif self._spared:
             self._finished, self._status = True, 0
@@ -311,7 +316,7 @@ class Supervisor:
         if self._waited:
             how = f"{was} stopped for {self._wanted:g} s{when}, and then killed"
         elif code < 0:
-            how = f"{was} killed by {signal.Signals(-code).name}{when}"
+            how = f"{was} killed by {processes.signal_name(-code)}{when}"
         else:
             how = f"ended with exit status {code}"
         if self._spared:
