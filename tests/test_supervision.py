@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from limits import HANG
 
-from refdist.backends.mpi import alone, processes, supervised
+from refdist import journal
+from refdist.backends.mpi import alone, failure, processes, supervised
+from refdist.backends.mpi.transport import MPITransport
 
 PYTHON_ALONE = [sys.executable, "-I", "-S", alone.__file__]
 
@@ -21,6 +27,13 @@ def supervise(script: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """Runs a script in a worker that has a supervisor and nothing above it."""
     return subprocess.run([*PYTHON_ALONE, "supervise", sys.executable, "-I", "-c", script], timeout=HANG,
                           stdout=subprocess.PIPE, text=True, **{"stderr": subprocess.PIPE, **more})
+
+
+def broken_pipe() -> IO[bytes]:
+    """A pipe that nobody reads any more."""
+    here, there = os.pipe()
+    os.close(here)
+    return open(there, "wb")
 
 
 def in_a_child(work: Callable[[], object]) -> int:
@@ -61,3 +74,69 @@ def test_a_program_that_ignores_the_ends_of_its_children_gets_a_supervisor() -> 
         processes.outlived(lambda _: None).send(processes.OVER)
 
     assert in_a_child(start) == 0
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "\N{GRINNING FACE}", "\n", "\udc80"])
+def test_a_long_text_fits_into_a_message_in_every_alphabet(letter: str) -> None:
+    text = supervised._end(letter * 150_000 + "the end")
+    assert len(json.dumps(text)) <= 100_000 < len(json.dumps(3 * text)) and text.endswith("the end")
+    assert supervised._end("short") == "short"
+
+
+class Full(io.StringIO):
+    """A stream on a full disk."""
+
+    def flush(self) -> None:
+        raise OSError("No space left on device")
+
+
+@pytest.mark.parametrize("stream", [None, Full()])
+def test_an_exception_is_reported_whatever_has_become_of_the_output(
+        stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[Any]()
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setattr(journal, "tell", lambda _: Full().flush())
+    monkeypatch.setattr(failure, "_report", lambda *words: told.append(words[1]))
+    handler = signal.getsignal(signal.SIGINT)
+    failure.end_job_on_exceptions("worker 1", told.append)
+    sys.excepthook(KeyError, KeyError("the rows of May are missing"), None)
+    signal.signal(signal.SIGINT, handler)
+    assert "the rows of May are missing" in told[0] and told[1:] == [70]
+
+
+def test_a_job_ends_where_nobody_hears_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+    def unheard() -> None:
+        os.close(2)
+        assert not failure._report("worker 1", "a text", False)
+
+    assert in_a_child(unheard) == 0
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as waits:
+        with broken_pipe() as unread:
+            subprocess.run([*PYTHON_ALONE, "limit", str(waits.pid), "0.1", "ps 2"], timeout=HANG, stderr=unread)
+        waits.wait(HANG)
+
+
+def test_what_a_worker_forks_is_no_worker(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    told, seen = list[Any](), list[object]()
+    here, there = socket.socketpair()
+    monkeypatch.setattr(supervised, "_supervisor", there)
+    monkeypatch.setattr("sys.excepthook", lambda kind, *_: seen.append(kind))
+    handler = signal.getsignal(signal.SIGINT)
+    failure.end_job_on_exceptions("worker 1", told.append)
+    signal.signal(signal.SIGINT, handler)
+    transport = object.__new__(MPITransport)
+    transport._process = os.getpid()
+
+    def forked() -> None:
+        sys.excepthook(KeyError, KeyError("a child's own"), None)
+        supervised.tell("finished")
+        transport.finish()
+        assert (told, seen) == ([], [KeyError])
+
+    assert in_a_child(forked) == 0
+    here.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        here.recv(100)

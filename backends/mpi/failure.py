@@ -32,8 +32,9 @@ from types import FrameType, TracebackType
 
 from refdist import journal
 from refdist.backends.mpi import supervised
+from refdist.backends.mpi.printing import flush
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS
-from refdist.backends.mpi.supervisor import FAILED, FORWARD_SECONDS
+from refdist.backends.mpi.supervisor import FAILED, FORWARD_SECONDS, write
 from refdist.core import tracebacks
 from refdist.workers.launcher import prefixed
 
@@ -44,14 +45,20 @@ Abort = Callable[[int], object]
 
 def end_job_on_exceptions(who: str, abort: Abort) -> None:
     """Makes an uncaught exception end all workers, after it was printed with the name of this one."""
+    process, before = os.getpid(), sys.excepthook
+
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if os.getpid() != process:  # it is no worker what a worker has forked
+            before(kind, error, trace)
+            return
         if issubclass(kind, KeyboardInterrupt):
             interrupted(abort)
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        journal.tell(error)
+        with contextlib.suppress(Exception):  # the disk is full, on which it is recorded
+            journal.tell(error)
         text = "".join(traceback.format_exception(tracebacks.cut(error)))
-        sys.stdout.flush()
+        flush()
         if _report(who, text, getattr(error, "on_every_worker", False)):
             os._exit(FAILED)
         abort(FAILED)
@@ -94,7 +101,7 @@ def _report(who: str, text: str, everyone: bool, ends: bool = False) -> bool:
     # Whether it was printed by another process, together with those of the other workers.
     if supervised.report(text, EVERYONE_SECONDS if everyone else MERGE_SECONDS, everyone, ends):
         return True
-    os.write(2, prefixed(who, text).encode(errors="replace"))
+    write(prefixed(who, text))
     # The others have something to say too, and a launcher drops what it has not forwarded when a job is aborted.
     time.sleep(EVERYONE_SECONDS if everyone else FORWARD_SECONDS)
     return False

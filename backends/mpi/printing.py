@@ -44,6 +44,13 @@ def print_whole_texts() -> None:
         library.setvbuf(ctypes.c_void_p.in_dll(library, "stdout"), None, _LINE_BUFFERED, io.DEFAULT_BUFFER_SIZE)
 
 
+def flush() -> None:
+    """Writes what the program has printed and not written yet, as far as that is possible."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the program may have closed it or replaced it, and disks are full
+            stream.flush()
+
+
 class _Whole:
     def __init__(self, stream: io.TextIOWrapper) -> None:
         self._stream = stream

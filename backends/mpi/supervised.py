@@ -27,6 +27,7 @@ from collections.abc import Iterator
 
 from refdist.backends.mpi import alone, processes
 from refdist.backends.mpi.datagrams import Notice
+from refdist.backends.mpi.printing import flush
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
 from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
 from refdist.core import call_site
@@ -38,6 +39,7 @@ _UCX_SIGNAL_VARIABLE = "UCX_DEBUG_SIGNO"  # at which it begins to print all that
 _supervisor: socket.socket | None = None
 _several_hosts = False
 _launched = False  # whether the supervisor has started this program
+_MOST = 100_000  # bytes of a text in a message; Linux takes messages of twice as many
 
 
 def attach() -> bool:
@@ -74,8 +76,7 @@ def start() -> None:
             "is killed or ends too early, all end at once, and none says why; start the program with `python -m "
             "refdist launch -n N script.py`, or make the strategy before anything starts threads", RuntimeWarning)
         return
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     supervisor = Supervisor()
     child = supervisor.fork()
     if child:
@@ -100,7 +101,7 @@ def warn(text: str) -> None:
         who = "worker ?" if found is None else str(task_of(found.rank, found.size))
         sys.stderr.write(prefixed(who, text))
     else:
-        tell("warning", text=text[-100_000:])
+        tell("warning", text=_end(text))
 
 
 def saved(path: str, step: int | None) -> None:
@@ -133,12 +134,29 @@ def report(text: str, wait: float, everyone: bool, ends: bool) -> bool:
     """
     if _supervisor is None:
         return False
-    tell("report", text=text[-100_000:], wait=wait, everyone=everyone, ends=ends)
+    tell("report", text=_end(text), wait=wait, everyone=everyone, ends=ends)
     printed = _answer(wait + _ANSWER_SECONDS) is not None
     if printed and everyone and _several_hosts:
         # Workers of other hosts, who see the same at the same time, still ask this one, and report elsewhere.
         time.sleep(EVERYONE_SECONDS)
     return printed
+
+
+def _end(text: str) -> str:
+    # As much of it as a message has room for; JSON writes other letters than ASCII's in six or twelve bytes.
+    text = text[-_MOST:]
+    while (size := len(json.dumps(text))) > _MOST:
+        text = text[-(len(text) * _MOST // size):]
+    return text
+
+
+def _forget() -> None:
+    # Called in what a worker has forked, which is no worker.
+    global _supervisor
+    _supervisor = None
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _answer(seconds: float) -> dict[str, str] | None:

@@ -557,7 +557,7 @@ def limit(process: int, seconds: float, who: str) -> None:
         now = time.monotonic()
         left, before = left - min(now - before, 2 * _STEP), now
         if left <= 0:
-            os.write(2, prefixed(who, _late(seconds)).encode())
+            write(prefixed(who, _late(seconds)))
             processes.kill(process)
             if launcher:
                 time.sleep(FORWARD_SECONDS)

@@ -96,6 +96,7 @@ class MPITransport(ConnectableTransport):
         self._watch = watch
         self.timeout = timeout
         self._ends_mpi = False
+        self._process = os.getpid()
         self._level = _level()
         self._count = 0
         self._fingerprints: dict[tuple[object, ...], int] = {}
@@ -457,6 +458,8 @@ class MPITransport(ConnectableTransport):
 
     def finish(self) -> None:
         """Tells the others that this worker's program has ended; an error unless theirs have too."""
+        if os.getpid() != self._process:  # it is no worker what a worker has forked
+            return
         try:
             self._rendezvous(CollectiveCall("the end of the program", NOTHING_TO_COMPARE, site=()), b"")
         except errors.RefdistError as error:
