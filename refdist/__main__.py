@@ -39,7 +39,8 @@ from typing import NoReturn
 import refdist
 from refdist.backends.mpi import alone, hosts
 from refdist.backends.mpi.logs import LABEL_VARIABLE
-from refdist.backends.mpi.supervisor import ENDING, TIMEOUT_VARIABLE
+from refdist.backends.mpi.processes import ENDING
+from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
 from refdist.insight import explorer
 from refdist.tf import programs
 from refdist.tf.stand_in import install

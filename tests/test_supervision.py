@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -9,17 +10,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 import pytest
 from limits import HANG
 
 from refdist import journal
-from refdist.backends.mpi import alone, failure, processes, supervised
+from refdist.backends.mpi import alone, failure, pipes, processes, supervised
 from refdist.backends.mpi.transport import MPITransport
 
+ROOT = Path(__file__).parents[1]
 PYTHON_ALONE = [sys.executable, "-I", "-S", alone.__file__]
 
 
@@ -140,3 +144,56 @@ def test_what_a_worker_forks_is_no_worker(monkeypatch: pytest.MonkeyPatch, capfd
     here.setblocking(False)
     with pytest.raises(BlockingIOError):
         here.recv(100)
+
+
+def full_pipe() -> tuple[IO[bytes], IO[bytes]]:
+    """Both ends of a pipe that takes nothing more."""
+    here, there = map(os.fdopen, os.pipe(), ("rb", "wb"))
+    os.set_blocking(there.fileno(), False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(there.fileno(), b"x" * 4096)
+    return here, there
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_report_waits_for_a_reader_and_comes_whole(blocking: bool) -> None:
+    here, there = full_pipe()
+    os.set_blocking(there.fileno(), blocking)
+    text = b"a line\n" * 20_000
+    writer = threading.Thread(target=pipes.put, args=(there.fileno(), text, lambda: False))
+    with here:
+        writer.start()
+        os.set_blocking(here.fileno(), False)
+        came = b""
+        while writer.is_alive() or not came.endswith(text):
+            with contextlib.suppress(BlockingIOError):
+                came += os.read(here.fileno(), 1 << 16)
+        there.close()
+    assert came.lstrip(b"x") == text
+
+
+WAITS = """
+import os, signal, sys
+from refdist.backends.mpi import logs, processes, supervisor
+from refdist.workers.launcher import Task
+woken = processes.woken_by(*processes.ENDING)
+print(flush=True)
+if sys.argv[1] == "report":
+    supervisor.write("a report")
+else:
+    printed = logs.Printed(Task("worker", 1), "", True)
+    os.dup2(2, 1)
+    printed._show(1, b"a line\\n")
+"""
+
+
+@pytest.mark.parametrize("what", ["report", "line"])
+def test_who_is_told_to_end_does_not_wait_for_a_reader(what: str) -> None:
+    here, there = full_pipe()
+    os.set_blocking(there.fileno(), True)
+    with here, there, subprocess.Popen([sys.executable, "-c", WAITS, what], stdout=subprocess.PIPE, stderr=there,
+                                       cwd=ROOT) as writes:
+        assert writes.stdout is not None and writes.stdout.readline()
+        writes.terminate()
+        assert writes.wait(HANG) == 0

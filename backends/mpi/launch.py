@@ -38,9 +38,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from refdist.backends.mpi import hosts, logs, processes, restarts
+from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.reports import Line, Message, task
 from refdist.backends.mpi.supervisor import (
-    ENDING,
     FAILED,
     HOLD_SECONDS,
     LAUNCHER_VARIABLE,

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from refdist.backends.mpi import pipes, processes
 from refdist.workers.launcher import Task, prefixed
 
 FOLDER_VARIABLE = "REFDIST_LOG_DIR"  # of this start of the job
@@ -91,8 +92,7 @@ class Printed:
             data, self._line[stream] = data[:end], data[end:]
             data = b"".join(b"[%s] %s\n" % (self._task.encode(), line) for line in data.splitlines())
         with contextlib.suppress(OSError):  # the launcher is gone
-            while data:
-                data = data[os.write(stream, data):]
+            pipes.put(stream, data, processes.told_to_end)
 
     def _write(self, stream: int, data: bytes) -> None:
         if stream in self._files and data:

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import io
 import os
-import struct
 import sys
-import termios
 import time
-from collections.abc import Iterator
 
 from greenlet import getcurrent
 
-_MOST = 1 << 16  # bytes that a launcher reads at once, and that an empty pipe takes
+from refdist.backends.mpi import pipes
+
 _ROOM_SECONDS = 10.0  # how long a text waits for room; where nobody reads, a full pipe stops the writer in any case
-_PAGE = 4096  # a pipe has room for so many of these, and begins a new one for what does not fit into the last
 _LINE_BUFFERED = 1  # _IOLBF of stdio.h
 
 
@@ -67,7 +63,7 @@ class _Whole:
         if begun.endswith("\n") or "\r" in text:
             self._print(begun)
             begun = ""
-        elif len(begun) > _MOST:
+        elif len(begun) > pipes.MOST:
             end = begun.rfind("\n") + 1 or len(begun)
             self._print(begun[:end])
             begun = begun[end:]
@@ -83,32 +79,13 @@ class _Whole:
     def _print(self, text: str) -> None:
         self._flush()  # what was written to its `buffer`
         number = self._stream.fileno()
-        for part in _parts(text.encode(self._stream.encoding, self._stream.errors or "strict")):
+        for part in pipes.parts(text.encode(self._stream.encoding, self._stream.errors or "strict")):
             _wait_for_room(number, len(part))
             while part:
                 part = part[os.write(number, part):]
 
 
-def _parts(data: bytes) -> Iterator[bytes]:
-    while len(data) > _MOST:
-        end = data.rfind(b"\n", 0, _MOST) + 1 or _MOST
-        yield data[:end]
-        data = data[end:]
-    yield data
-
-
 def _wait_for_room(number: int, size: int) -> None:
-    try:
-        capacity = fcntl.fcntl(number, fcntl.F_GETPIPE_SZ)
-    except OSError:
-        return  # it is no pipe
     until = time.monotonic() + _ROOM_SECONDS
-    # Of two pages one after the other, at least one is filled.
-    while (waits := _waits(number)) and waits + size > capacity // 2 - _PAGE and time.monotonic() < until:
+    while not pipes.has_room(number, size) and time.monotonic() < until:
         time.sleep(1e-4)
-
-
-def _waits(number: int) -> int:
-    # How many bytes of a pipe have not been read.
-    found: int = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, b"\0\0\0\0"))[0]
-    return found

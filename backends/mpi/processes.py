@@ -20,11 +20,14 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # signals that end a job
 OVER = b"over"  # see `outlived`
 _PF_EXITING = 0x4  # include/linux/sched.h; proc_pid_stat(5), field 9
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED = "/dev/shm"
 _ENOUGH = 64  # MB of it; MPICH takes some for each process
+
+_came: set[int] = set()  # signals
 
 _KILL_SECONDS = 5.0  # Linux may need time for a process that waits for a device
 
@@ -179,8 +182,13 @@ def woken_by(*numbers: int) -> socket.socket:
     signal.set_wakeup_fd(waking.detach(), warn_on_full_buffer=False)
     for number in numbers:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, lambda came, _: _came.add(came))
     return woken
+
+
+def told_to_end() -> bool:
+    """Whether a signal has come, since `woken_by`, that ends a job."""
+    return not _came.isdisjoint(ENDING)
 
 
 def die_with(parent: int, number: int) -> None:

@@ -27,7 +27,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from refdist.backends.mpi.supervisor import ENDING, write
+from refdist.backends.mpi.processes import ENDING
+from refdist.backends.mpi.supervisor import write
 from refdist.workers.launcher import prefixed
 
 BACKOFF_SECONDS = 1.0

@@ -43,9 +43,10 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from refdist.backends.mpi import logs, processes
+from refdist.backends.mpi import logs, pipes, processes
 from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.logs import Printed
+from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
 from refdist.workers.launcher import Task, launched, on_this_host, prefixed, task_of
 
@@ -69,7 +70,6 @@ _CLOSED = object()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
             signal.SIGCONT)
 _WATCHED = (*_SIGNALS, signal.SIGCHLD)
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Supervisor:
@@ -470,7 +470,7 @@ class Supervisor:
         for path in (*places[max(dead) + 1:], _OWN) if dead else (_OWN, *places):
             with contextlib.suppress(OSError):
                 number = 2 if path == _OWN else os.open(path, os.O_WRONLY | os.O_APPEND)
-                os.write(number, data)
+                pipes.put(number, data, processes.told_to_end)
                 return
 
 
@@ -506,7 +506,7 @@ def _remove(files: bytes) -> None:
 def write(text: str) -> None:
     """Prints a text at once and whole."""
     with contextlib.suppress(OSError):
-        os.write(2, text.encode(errors="replace"))
+        pipes.put(2, text.encode(errors="replace"), processes.told_to_end)
 
 
 def seconds_to_wait() -> float:
