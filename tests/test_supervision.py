@@ -13,14 +13,25 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pytest
 from limits import HANG
 
-from refdist import journal
-from refdist.backends.mpi import alone, failure, pipes, processes, supervised
+from refdist import errors, journal
+from refdist.backends.mpi import alone, failure, pipes, pmi, processes, supervised
+from refdist.backends.mpi.messages import SocketChannel
+from refdist.backends.mpi.start import limit
+from refdist.backends.mpi.supervisor import (
+    DEFAULT_TIMEOUT,
+    LAUNCHER_VARIABLE,
+    TIMEOUT_VARIABLE,
+    VARIABLE,
+    Supervisor,
+    seconds_to_wait,
+)
 from refdist.backends.mpi.transport import MPITransport
 
 ROOT = Path(__file__).parents[1]
@@ -197,3 +208,83 @@ def test_who_is_told_to_end_does_not_wait_for_a_reader(what: str) -> None:
         assert writes.stdout is not None and writes.stdout.readline()
         writes.terminate()
         assert writes.wait(HANG) == 0
+
+
+def test_a_job_that_a_worker_starts_is_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LAUNCHER_VARIABLE, "1 a key")
+    assert Supervisor()._launched
+    monkeypatch.setenv(VARIABLE, "5 7")  # in the environment of a worker, and of what that starts
+    assert not Supervisor()._launched
+
+
+LEAVES_A_CHILD = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
+
+
+def test_what_a_program_leaves_running_does_not_keep_the_job(tmp_path: Path) -> None:
+    done = supervise(LEAVES_A_CHILD, env={**os.environ, LAUNCHER_VARIABLE: f"{os.getpid()} {tmp_path}"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not processes.alive(int(done.stdout))
+
+
+@pytest.mark.parametrize("text", ["nan", "0", "-5", "soon"])
+def test_a_limit_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TIMEOUT_VARIABLE, text)
+    with pytest.raises(errors.RefdistError, match=rf"\[RD34\] environment variable REFDIST_TIMEOUT='{text}'"):
+        limit(None)
+    assert seconds_to_wait() == DEFAULT_TIMEOUT
+    assert limit(5.0) == 5.0
+
+
+def test_a_limit_of_years_is_one() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, socket.create_connection(listener.getsockname()) as source:
+        SocketChannel(Connection(source.detach()), float("inf")).close()
+
+
+def test_strangers_that_take_all_files_do_not_end_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    came = [OSError(24, "Too many open files"), "a worker"]
+    taken = list[object]()
+
+    class Listener:
+        def accept(self) -> tuple[object, object]:
+            if not came:
+                raise KeyboardInterrupt  # the end of the test
+            answer = came.pop(0)
+            if isinstance(answer, OSError):
+                raise answer
+            return answer, None
+
+    class Thread:
+        def __init__(self, target: Callable[..., object], args: tuple[object, ...], **_: object) -> None:
+            taken.append(args[0])
+
+        def start(self) -> None:
+            pass
+
+    monkeypatch.setattr("refdist.backends.mpi.pmi.threading.Thread", Thread)
+    with pytest.raises(KeyboardInterrupt):
+        pmi.Server(cast(Any, Listener()), "", {"worker 0": "a:1"}).serve(os.getpid())
+    assert taken == [os.getpid(), "a worker"]
+
+
+STOPS = """
+import os, signal, sys
+from pathlib import Path
+launcher = os.environ["REFDIST_LAUNCHER"].split()[0]
+words = Path(f"/proc/{launcher}/cmdline").read_bytes()
+for path in Path("/proc").glob("[0-9]*"):
+    if path.name != launcher and (path / "cmdline").read_bytes() == words:
+        print(path.name)
+        os.kill(int(path.name), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.slow
+def test_a_job_ends_though_the_process_is_stopped_that_outlives_the_launch_command(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(STOPS)
+    done = subprocess.run([sys.executable, "-m", "refdist", "launch", "-n", "1", str(script)], timeout=HANG, cwd=ROOT,
+                          stdout=subprocess.PIPE, text=True)
+    for pid in map(int, done.stdout.split()):
+        processes.kill(pid)
+    assert (done.returncode, len(done.stdout.split())) == (0, 1)

@@ -44,6 +44,8 @@ from refdist.backends.mpi.supervisor import (
     FAILED,
     HOLD_SECONDS,
     LAUNCHER_VARIABLE,
+    LINGER_SECONDS,
+    VARIABLE,
     died,
     seconds_to_wait,
     write,
@@ -53,7 +55,6 @@ from refdist.workers.launcher import Task, named, prefixed, task_of
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 STOPPED_SECONDS = 0.5  # and at what is stopped
 LEAVE_SECONDS = 3.0  # how long processes may take to end by themselves, when this one was killed
-LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
 _PROXY = "hydra_pmi_proxy"
 _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
@@ -81,6 +82,7 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
     supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
     of_openmpi = is_openmpi(program)
+    os.environ.pop(VARIABLE, None)  # of a worker that starts another job
 
     def start(again: bool) -> restarts.Ended:
         there = hosts.there(program, of_openmpi, all_hosts) if again else all_hosts
@@ -106,6 +108,7 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
         after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
         launch = _Launch(workers, words, key, woken, after)
         ended = launch.ended(launch.run())
+        after.settimeout(LEAVE_SECONDS)  # it may be stopped
         with after, contextlib.suppress(OSError):
             after.send(processes.OVER)
             after.recv(1)  # until that process has ended, too

@@ -32,12 +32,14 @@ from refdist.workers.transport import on_every_worker
 
 _BROKEN = (EOFError, OSError)
 _CHIEF = Task(CHIEF, 0)
+_LONGEST = 2e6  # seconds, 23 days; Linux counts milliseconds in 32 bits
 
 
 class SocketChannel:
     """One end of a connection."""
 
     def __init__(self, connection: Connection, seconds: float) -> None:
+        seconds = min(seconds, _LONGEST)
         self._connection = connection
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         if self._socket.family != socket.AF_UNIX:

@@ -23,6 +23,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, NoReturn
@@ -120,7 +121,11 @@ class Server:
         """Takes connections until the job is over, or until the process of the first worker ends before it begins."""
         threading.Thread(target=self._watch, args=(first,), daemon=True).start()
         while True:
-            source, _ = self._listener.accept()
+            try:
+                source, _ = self._listener.accept()
+            except OSError:  # strangers have all the files that this process may open, for as long as a handshake takes
+                time.sleep(_LOOK)
+                continue
             threading.Thread(target=self._take, args=(source,), daemon=True).start()
 
     def _watch(self, first: int) -> None:

@@ -56,9 +56,13 @@ def limit(wanted: float | None) -> float:
         RD34: the environment has something else.
     """
     text = os.environ.get(TIMEOUT_VARIABLE)
+    if wanted is not None or not text:
+        return DEFAULT_TIMEOUT if wanted is None else wanted
+    attempted = f"environment variable {TIMEOUT_VARIABLE}={text!r}"
     try:
-        seconds = wanted if wanted is not None else float(text) if text else DEFAULT_TIMEOUT
+        seconds = float(text)
     except ValueError as error:
-        raise errors.error("RD34", f"environment variable {TIMEOUT_VARIABLE}={text!r}", "it is not a number",
-                           f"Write {TIMEOUT_VARIABLE}=60.") from error
+        raise errors.error("RD34", attempted, "it is not a number", f"Write {TIMEOUT_VARIABLE}=60.") from error
+    if not seconds > 0:  # nor is it NaN, which no time exceeds
+        raise errors.error("RD34", attempted, "it is not a number above 0", f"Write {TIMEOUT_VARIABLE}=60.")
     return seconds

@@ -59,6 +59,7 @@ NOTICE_SECONDS = 0.2  # after which others are told again
 STOPPED_SECONDS = 2.0  # beyond the limit, in which the others say that they miss a worker that is stopped
 TOLD_SECONDS = 1.0  # how long a worker may take to end when it is told to
 SPARED_SECONDS = 5.0  # and one that is spared, when the one with which it ends has ended
+LINGER_SECONDS = 1.0  # how long processes that a script has started may outlive it
 FORWARD_SECONDS = 0.3  # a launcher drops what it has not forwarded when a job is aborted
 FAILED = 70  # the exit status for what has none of its own
 _DESK_SECONDS = 5.0  # how long the desk may take to print what is due
@@ -77,7 +78,8 @@ class Supervisor:
 
     def __init__(self) -> None:
         found = launched()
-        desk = os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")[2]
+        # A job that a worker has started is not the one of the launch command above that.
+        desk = "" if VARIABLE in os.environ else os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")[2]
         rank, size = (0, 1) if found is None else (found.rank, found.size)
         self._launched = bool(desk)  # by the launch command, which is above mpiexec
         self._above = dict(processes.launchers())
@@ -448,6 +450,9 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 os.write(self._pmi, b"cmd=finalize\n")
                 select.select([self._pmi], [], [], TOLD_SECONDS)
+        if self._launched:
+            # What the script has started may have its output, whose end MPICH's launcher waits for.
+            processes.end_descendants(LINGER_SECONDS)
         if self._after is not None:
             with contextlib.suppress(OSError):
                 self._after.send(processes.OVER)
@@ -512,7 +517,8 @@ def write(text: str) -> None:
 def seconds_to_wait() -> float:
     """What the environment says; the default where that is not a number, which the worker says."""
     with contextlib.suppress(ValueError):
-        return float(os.environ.get(TIMEOUT_VARIABLE) or DEFAULT_TIMEOUT)
+        seconds = float(os.environ.get(TIMEOUT_VARIABLE) or DEFAULT_TIMEOUT)
+        return seconds if seconds > 0 else DEFAULT_TIMEOUT
     return DEFAULT_TIMEOUT
 
 
