@@ -283,8 +283,11 @@ for path in Path("/proc").glob("[0-9]*"):
 def test_a_job_ends_though_the_process_is_stopped_that_outlives_the_launch_command(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(STOPS)
-    done = subprocess.run([sys.executable, "-m", "refdist", "launch", "-n", "1", str(script)], timeout=HANG, cwd=ROOT,
-                          stdout=subprocess.PIPE, text=True)
-    for pid in map(int, done.stdout.split()):
+    stopped = tmp_path / "stopped"
+    with stopped.open("w") as output:  # a pipe would be open as long as the process that is stopped
+        done = subprocess.run([sys.executable, "-m", "refdist", "launch", "-n", "1", str(script)], timeout=HANG,
+                              cwd=ROOT, stdout=output)
+    pids = [int(pid) for pid in stopped.read_text().split()]
+    for pid in pids:
         processes.kill(pid)
-    assert (done.returncode, len(done.stdout.split())) == (0, 1)
+    assert (done.returncode, len(pids)) == (0, 1)
