@@ -22,7 +22,9 @@ from limits import HANG
 
 from refdist import errors, journal
 from refdist.backends.mpi import alone, failure, pipes, pmi, processes, supervised
+from refdist.backends.mpi.launch import _Launch
 from refdist.backends.mpi.messages import SocketChannel
+from refdist.backends.mpi.reports import Desk
 from refdist.backends.mpi.start import limit
 from refdist.backends.mpi.supervisor import (
     DEFAULT_TIMEOUT,
@@ -291,3 +293,23 @@ def test_a_job_ends_though_the_process_is_stopped_that_outlives_the_launch_comma
     for pid in pids:
         processes.kill(pid)
     assert (done.returncode, len(pids)) == (0, 1)
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_supervisor_that_was_killed_is_named_though_the_others_are_told_to_end(
+        order: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    # As OpenMPI's mpiexec tells them.
+    run = object.__new__(_Launch)
+    run._desk, run._size, run._cause, run._over, run._is_proxy = Desk(), 2, "", False, False
+    run._seen = {0, 1}
+    monkeypatch.setattr(_Launch, "_look_at_mpiexec", lambda _: None)
+    told = {"size": 2, "of": 2, "status": 143, "if_first": True, "rank": 0, "text": "ended by SIGTERM", "wait": 0.0}
+    if order == "before":
+        run._desk.take(told, None, 0.0)
+    run._supervisor_died({"rank": 1, "of": 2, "state": "joined", "supervisor": 7, "proxy": 0}, is_first=True)
+    if order == "after":
+        run._desk.take(told, None, 0.0)
+    assert run._desk.due(1.0)[0] == ""
+    assert (run._desk.cause or run._lost(143)) == 137
+    assert capfd.readouterr().err == ("[launcher] the supervisor of worker 1 (process 7) was killed, and all workers "
+                                      "have ended with it\n")

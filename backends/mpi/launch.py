@@ -249,7 +249,10 @@ class _Launch:
 
     def _look(self, seconds: float) -> None:
         events = self._waiting.poll(seconds)
+        dying = self._dying()
         self._line.work()  # what supervisors have said before they ended
+        for rank in dying:
+            self._supervisor_died(self._desk.states[rank], is_first=True)
         files = json.dumps(self._left()).encode()
         if files != self._files:
             self._files = files
@@ -312,10 +315,20 @@ class _Launch:
         if (self._mpiexec.poll() or 0) < 0:
             self._mpiexec_ended(self._mpiexec.wait())
 
-    def _supervisor_died(self, state: Message) -> None:
+    def _dying(self) -> list[int]:
+        # Supervisors that end before anything has failed.  OpenMPI's mpiexec tells all others to end because of one,
+        # and they may say it before Linux reports its end.
+        if self._cause or self._desk.status or self._told:
+            return []
+        found = {rank: processes.facts(self._desk.states[rank]["supervisor"]) for rank in self._supervisors.values()}
+        return [rank for rank, process in found.items() if process is None or process.ends]
+
+    def _supervisor_died(self, state: Message, is_first: bool = False) -> None:
         self._look_at_mpiexec()
         self._desk.is_gone(state["rank"])  # OpenMPI's mpiexec lets the others report
         if state["state"] != "ended" and state["proxy"] != os.getpid():
+            if is_first and not self._cause:
+                self._desk.has_failed()
             self._blame(f"the supervisor of {task(state)} (process {state['supervisor']}) was killed")
 
     def _is_one_host(self) -> bool:

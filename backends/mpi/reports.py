@@ -135,6 +135,13 @@ class Desk:
         if message["state"] == "ended":
             self._quiet.add(rank)
 
+    def has_failed(self) -> None:
+        """The launcher has seen what failed first: that processes end because of it is no news."""
+        if not self._failed:  # only such have reported by now
+            self._failed, self.cause, self.first = True, 0, None
+            self._waiting = [(until, {**message, "text": ""} if message.get("if_first") else message, sender)
+                             for until, message, sender in self._waiting]
+
     def is_gone(self, rank: int) -> None:
         """Of a worker whose supervisor has died nothing more will come."""
         self._quiet.add(rank)
