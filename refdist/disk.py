@@ -63,6 +63,10 @@ def opened(path: str, links: bool = True) -> IO[bytes]:
 def replace(path: str, data: bytes) -> None:
     """Writes a file atomically, in a folder that exists.
 
+    Args:
+        path: of the file, which may be there.
+        data: all that it has afterwards.
+
     Raises:
         OSError: it cannot be written; what was there before is as it was.
     """

@@ -148,7 +148,12 @@ class Backend(ABC):
         return nullcontext()
 
     def put_all(self, arrays: Sequence[Array], devices: Sequence[str]) -> Sequence[Any]:
-        """Each array on the device of the same number."""
+        """Each array on the device of the same number.
+
+        Args:
+            arrays: of any shapes and dtypes.
+            devices: names, as many as arrays.
+        """
         return [self.put(array, device) for array, device in zip(arrays, devices, strict=True)]
 
     def adopt(self, value: object) -> Any:
@@ -179,7 +184,12 @@ class Backend(ABC):
         return self.xp().astype(array, native(dtype, array))
 
     def zeros(self, shape: tuple[int, ...], like: Array) -> Any:
-        """Zeros of the dtype of an array, on its device; they may be written to."""
+        """Zeros of the dtype of an array, on its device; they may be written to.
+
+        Args:
+            shape: of the zeros.
+            like: an array of any shape, whose dtype and device they have.
+        """
         array: Any = like
         return xp_of(like).zeros(shape, dtype=like.dtype, device=array.device)
 

@@ -149,7 +149,13 @@ def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Any:
 
 
 def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Any]:
-    """Each part on the device of the same number."""
+    """Each part on the device of the same number.
+
+    Args:
+        backend: which puts them there.
+        parts: all arrays, or all IndexedSlices, of any shapes and dtypes; at least one.
+        devices: names, as many as parts.
+    """
     if not isinstance(parts[0], IndexedSlices):
         arrays: Any = parts
         return backend.put_all(arrays, devices)
@@ -203,7 +209,13 @@ def with_leaves(part: Part, arrays: Sequence[Array]) -> Part:
 
 
 def divide(backend: Backend, total: Array, count: int) -> Any:
-    """True division; integers become the float that TensorFlow gives, floats keep their dtype."""
+    """True division; integers become the float that TensorFlow gives, floats keep their dtype.
+
+    Args:
+        backend: which divides.
+        total: an array of any shape, of numbers.
+        count: by what it is divided.
+    """
     return backend.divide(total, count, MEAN_DTYPE.get(dtype_of(total).name))
 
 
@@ -225,6 +237,11 @@ def check_gather(part: Part, axis: int, attempted: str) -> None:
 
 def dense(backend: Backend, part: Part, attempted: str) -> Any:
     """IndexedSlices as the whole array, slices for one row added up; arrays as they are.
+
+    Args:
+        backend: which adds.
+        part: an array, or IndexedSlices of a shape [rows, ...] and any dtype of numbers; the whole array has both.
+        attempted: what the program did, for messages.
 
     Raises:
         RD34: slices without a dense shape, or with one that they do not fit.

@@ -197,6 +197,10 @@ def make_folder(folder: str) -> None:
 def write(path: str, data: bytes) -> None:
     """Writes a file atomically (see `disk.py`), and creates its folder if necessary.
 
+    Args:
+        path: of the file, which may be there.
+        data: all that it has afterwards.
+
     Raises:
         RD31: it cannot be written.
     """

@@ -121,6 +121,10 @@ class DeviceAssignment:
     def lookup_replicas(self, task_id: int, logical_core: int) -> list[int]:
         """The replicas that have this logical core on this host, in order.
 
+        Args:
+            task_id: the number of the host.
+            logical_core: the number of a core of each replica, from 0.
+
         Raises:
             RD34: there is none (ValueError).
         """
@@ -131,7 +135,12 @@ class DeviceAssignment:
         return list(replicas)
 
     def tpu_ordinal(self, replica: int = 0, logical_core: int = 0) -> int:
-        """The number of the device of a logical core among those of its host."""
+        """The number of the device of a logical core among those of its host.
+
+        Args:
+            replica: a number, from 0.
+            logical_core: the number of one of the replica's cores, from 0.
+        """
         return self._topology.tpu_device_ordinal_at_coordinates(self.coordinates(replica, logical_core))
 
     def host_device(self, replica: int = 0, logical_core: int = 0, job: str | None = None) -> str:
