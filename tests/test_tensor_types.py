@@ -71,6 +71,7 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: x, Of.ROWS), (lambda x, w: w, Of.SAME), (lambda x, w: x @ w, Of.ROWS),
     (lambda x, w: ((x @ w - 1) ** 2).sum(), Of.SUM), (lambda x, w: (2 * x).mean(), Of.MEAN),
     (lambda x, w: (1 - x).mean(dim=0), Of.MEAN), (lambda x, w: x.sum(dim=1), Of.ROWS),
+    (lambda x, w: (x.shape, x.dtype, x.mean())[-1], Of.MEAN),
     (lambda x, w: (x > 2).float().mean(), Of.MEAN), (lambda x, w: x.sum() / x.sum(), Of.DIFFERS),
     (lambda x, w: F.mse_loss(x, torch.zeros_like(x)), Of.MEAN),
     (lambda x, w: F.mse_loss(x, torch.zeros_like(x), reduction="sum"), Of.SUM),

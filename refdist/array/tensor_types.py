@@ -62,6 +62,8 @@ _LAYERS = _names("""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_po
 _ALONG_ITEMS = _names("softmax log_softmax")
 _LOSSES = _names("""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
     binary_cross_entropy_with_logits soft_margin_loss""")
+# What writes to its first operand and gives no tensor, beside the functions whose names end in "_".
+_WRITING = _names("__setitem__ __set__ backward")
 _REDUCED = {"mean": Along.MEAN_OF_ROWS, "sum": Along.SUM_OF_ROWS}
 
 
@@ -86,7 +88,7 @@ def _mode(torch: Any) -> Any:
             _gradients(sys._getframe(1), torch, result, *args, **kwargs)
         elif isinstance(result, torch.Tensor):
             _see(sys._getframe(1), name, args, kwargs, result)
-        elif name in ("__setitem__", "backward") or name.endswith("_"):
+        elif name in _WRITING or (name.endswith("_") and not name.endswith("__")):
             _forget(args)
         return result
 

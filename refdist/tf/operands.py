@@ -166,7 +166,7 @@ def _array_ufunc(_: Any, ufunc: np.ufunc, method: str, *inputs: Any, **options: 
     return call(*[beside(tensor, item) if isinstance(item, (np.ndarray, np.generic)) else item for item in operands])
 
 
-def _array_function(_: Any, function: Callable[..., Any], types: object, args: Any, kwargs: Any) -> Any:
+def _array_function(_: Any, function: Any, types: object, args: Any, kwargs: Any) -> Any:
     # NumPy's functions compute with the numbers, where they would call methods of the tensor that PyTorch calls alike.
     import torch
 

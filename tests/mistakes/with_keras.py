@@ -154,7 +154,7 @@ MISTAKES = [
     (0, optimizer_made_in_each_step, "compare SHARED PYTHON STATE"),
     (0, metric_outside_the_scope, "raises RD11"),
     (0, clipped_by_the_optimizer, "warns DifferenceWarning"),
-    (0, clipped_in_each_replica, "compare NOT KNOWN"),
+    (0, clipped_in_each_replica, "compare ROWS OF ONE REPLICA"),
     (0, loss_divided_twice, "compare DIVIDED TWICE"),
     (0, mean_of_each_share, "compare MEANS SUMMED"),
     (0, dataset_not_distributed, "compare NOT DISTRIBUTED"),
