@@ -53,7 +53,8 @@ def said(program: Callable[[], object]) -> list[tuple[str, str]]:
         except Exception as error:
             told.append((f"raises {getattr(error, 'code', None) or type(error).__name__}", ""))
     return told + [(f"warns {getattr(one.message, 'code', None) or one.category.__name__}",
-                    linecache.getline(one.filename, one.lineno)) for one in given]
+                    linecache.getline(one.filename, one.lineno)) for one in given
+                   if one.category is not ResourceWarning]
 
 
 def compared(program: Callable[[], object]) -> str:

@@ -78,7 +78,7 @@ def on_workers(program: Callable[[], Any], workers: int, replicas: int) -> Any:
                 results = [program()]
         else:
             results = refdist.simulate_workers(program, workers, replicas)
-    return results, [str(one.message) for one in caught]
+    return results, [str(one.message) for one in caught if one.category is not ResourceWarning]
 
 
 def what_is_read(distribute: Callable[[Any], Any]) -> Any:
