@@ -658,8 +658,68 @@ def test_a_right_loop_is_the_same_in_each_order(tmp_path: Path) -> None:
     assert done.returncode == 0 and "it trains the same in 4 runs" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_statistic_that_is_the_same_in_all_parts_is_told_by_one_replica_with_all_rows() -> None:
+    """Two rows that are normalized are -1 and 1, whichever two these are."""
+    def program() -> None:
+        def step(w: Any, rows: Rows) -> None:
+            if len(rows):
+                rows = np.sort((rows - rows.mean()) / rows.std())
+            update(w, reduced((rows * np.maximum(rows, 0) ** 2).sum() / np.float32(4)))
+
+        training(step, batch=4)
+
+    difference = first(refdist.compare(program, replicas=(1, 2), orders=0))
+    assert difference.cause == "ROWS OF ONE REPLICA"
+    assert "With all rows on the last replica, and none on the others, w is what it is on 1" in difference.why
+
+
+def metered(step: Callable[[Any, Any, Rows], None], aggregation: refdist.VariableAggregation = SUM) -> Program:
+    """A program whose step has a variable, a meter of which each replica has a part, and rows."""
+    def program() -> None:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        with strategy.scope():
+            meter = refdist.Variable(0.0, name="meter", synchronization=refdist.VariableSynchronization.ON_READ,
+                                     aggregation=aggregation)
+        training(lambda w, rows: step(w, meter, rows), strategy=strategy)
+
+    return program
+
+
+@pytest.mark.parametrize("aggregation", [SUM, refdist.VariableAggregation.MEAN], ids=lambda one: one.name)
+def test_a_part_that_is_read_as_the_total_is_told_by_reading_the_total(aggregation: Any) -> None:
+    def step(w: Any, meter: Any, rows: Rows) -> None:
+        meter.assign_add(rows.sum())
+        update(w, reduced(rows.mean() / (1 + meter.read_value()), "MEAN"))
+
+    difference = first(refdist.compare(metered(step, aggregation), replicas=(1, 2), orders=0))
+    if aggregation is SUM:
+        assert difference.cause == "PART READ AS THE TOTAL"
+        line = step.__code__.co_firstlineno + 2
+        assert f"a replica reads meter at test_compare.py:{line}, of which" in difference.why
+    else:  # their mean is not what one replica has
+        assert difference.cause != "PART READ AS THE TOTAL"
+
+
+def test_a_meter_that_is_read_beside_another_mistake_is_not_the_cause() -> None:
+    def step(w: Any, meter: Any, rows: Rows) -> None:
+        meter.assign_add(rows.sum())
+        update(w, reduced(np.sqrt(np.square(rows).sum()) + 0 * meter.read_value()))
+
+    assert first(refdist.compare(metered(step), replicas=(1, 2), orders=0)).cause == "ROWS OF ONE REPLICA"
+
+
+def test_a_meter_that_one_replica_reads_alone_does_not_end_the_comparison() -> None:
+    def step(w: Any, meter: Any, rows: Rows) -> None:
+        meter.assign_add(rows.sum())
+        seen = meter.read_value() if replica() == 0 else 0
+        update(w, reduced(np.float32(rows.sum() * (1 + seen))))
+
+    assert first(refdist.compare(metered(step), replicas=(1, 2), orders=0)).cause == "WHICH REPLICA"
+
+
 @pytest.mark.parametrize(("deal", "parts"), [(Deal.TO_THE_NEXT_REPLICA, [[6], [0, 1, 2], [3, 4, 5]]),
-                                             (Deal.IN_OTHER_PARTS, [[1, 2, 3], [4, 5, 6], [0]])])
+                                             (Deal.IN_OTHER_PARTS, [[1, 2, 3], [4, 5, 6], [0]]),
+                                             (Deal.ALL_TO_THE_LAST_REPLICA, [[], [], [0, 1, 2, 3, 4, 5, 6]])])
 def test_rows_are_dealt_otherwise_and_none_is_lost(deal: Deal, parts: list[list[int]]) -> None:
     scale.value = Scale(3, deal=deal)
     try:

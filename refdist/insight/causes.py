@@ -173,6 +173,32 @@ def of_dealing(case: Case, deal: Deal, parting: Parting) -> Cause:
                  "Reduce what it is computed from before that.")
 
 
+def of_parts(case: Case) -> Cause:
+    """Why two runs part, where the second does not if one replica has all rows of each step, and the others none."""
+    return Cause("ROWS OF ONE REPLICA", f"{_seen_first(case)}. With all rows on the last replica, and none on the "
+                 f"others, {case.parting.name} is what it is on {case.counts[0]}: what a replica computes from a row "
+                 "depends on the rows that it has beside it: a statistic of the batch, a norm, a ratio, pairs of rows",
+                 "Reduce what it is computed from before that.")
+
+
+def of_reading(case: Case, other: Trial) -> Cause | None:
+    """Why two runs part, where they do not if replicas read totals; None where they read none.
+
+    Args:
+        other: the run in which replicas read totals.
+    """
+    reads = [event for event in other.events if event.kind == "read" and event.replica is not None
+             and event["copy"] is None]
+    if not reads:
+        return None
+    places = {event["variable"].removesuffix(":0"): (event.fields.get("site") or [""])[0] for event in reversed(reads)}
+    told = ", ".join(f"{name} at {_short(line)}" for name, line in sorted(places.items())[:4])
+    return Cause("PART READ AS THE TOTAL", f"a replica reads {told}, of which it has a part of its own. Where each "
+                 f"replica reads what is read outside, {case.parting.name} is what it is on {case.counts[0]}",
+                 "Reduce what is read, `replica.all_reduce(\"SUM\", variable.read_value())`, with the variable's "
+                 "aggregation; or read the variable outside of replicas.")
+
+
 def of_counting(case: Case, others: list[Trial]) -> Cause | None:
     """Why a run of one replica and of several part, where each further replica adds the same; None where it does not.
 

@@ -258,7 +258,7 @@ class _Comparing:
             parting = self._parting(first, second)
             if parting is not None:
                 case = Case(parting[1], parting[2], parting[0], shaken)
-                self._add(case, causes.cause_of(case) or self._by_dealing(case, orders) or causes.unknown(case))
+                self._add(case, causes.cause_of(case) or self._by_experiment(case, orders) or causes.unknown(case))
         for one, two, parted in by_order[:1]:
             case = Case(one, two, parted)
             self._add(case, causes.of_order(case))
@@ -268,14 +268,36 @@ class _Comparing:
                                     "returns none"))
         return report
 
-    def _by_dealing(self, case: Case, orders: int) -> Cause | None:
-        """Why two runs part, from runs of the second whose rows are dealt otherwise; None where that does not say."""
+    def _by_experiment(self, case: Case, orders: int) -> Cause | None:
+        """Why two runs part, from further runs of the second, each with one thing changed; None where none says it."""
         setting = case.second.setting
         if (case.shaken is not None or setting.workers > 1 or setting.replicas == case.first.setting.replicas
-                or not aligned.steps(case.second) or case.second.ended != "returned"):
+                or case.second.ended != "returned"):
             return None
+        return self._by_reading(case) or (self._by_dealing(case, orders) if aligned.steps(case.second) else None)
+
+    def _by_reading(self, case: Case) -> Cause | None:
+        """Whether they do not part where replicas read the totals of variables of which they have parts."""
+        if not any(event.fields.get("synchronization") == "ON_READ" for event in case.second.events):
+            return None
+        other = self._run(case.second.setting._replace(totals=True))
+        return causes.of_reading(case, other) if self._is_as_the_first(case, other) else None
+
+    def _is_as_the_first(self, case: Case, other: Trial) -> bool:
+        """Whether a changed run of the second comes to what the first does, until where the second parts from it."""
+        place = case.parting.points[0]
+        if other.ended != "returned" or place is None:
+            return False
+        earlier = [one for one in Aligned(case.first, other, self._unstable).partings()
+                   if one.points[0] is None or one.points[0].at <= place.at]
+        return all(_GROWTH * one.relative <= case.parting.relative for one in earlier)
+
+    def _by_dealing(self, case: Case, orders: int) -> Cause | None:
+        """Why two runs part, from runs of the second whose rows are dealt otherwise."""
+        setting = case.second.setting
         # Where the order of the replicas decides, so may any change.
-        changes = [setting._replace(order=1)] * (not orders) + [setting._replace(deal=deal.value) for deal in Deal]
+        changes = [setting._replace(order=1)] * (not orders) + [
+            setting._replace(deal=deal.value) for deal in (Deal.TO_THE_NEXT_REPLICA, Deal.IN_OTHER_PARTS)]
         for changed in changes:
             other = self._run(changed)
             if other.ended != "returned":
@@ -283,7 +305,8 @@ class _Comparing:
             parting = next(Aligned(case.second, other, self._unstable).partings(), None)
             if parting is not None and parting.step <= case.parting.step and parting.relative > _GROWTH * _ROUNDED:
                 return None if changed.deal is None else causes.of_dealing(case, Deal(changed.deal), parting)
-        return self._by_counting(case)
+        together = self._run(setting._replace(deal=Deal.ALL_TO_THE_LAST_REPLICA.value))
+        return causes.of_parts(case) if self._is_as_the_first(case, together) else self._by_counting(case)
 
     def _by_counting(self, case: Case) -> Cause | None:
         """Whether each further replica adds the same to what differs, from runs on two other numbers of replicas."""

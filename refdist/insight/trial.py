@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, NoReturn
 from refdist import config, runtime
 from refdist.backends.simulated.workers import simulate_workers
 from refdist.core.devices import VARIABLE as DEVICES
-from refdist.core.scaled import Deal, Scale, scale
+from refdist.core.scaled import Deal, Scale, scale, totals
 from refdist.insight import files, forks, summaries
 from refdist.insight.draws import Draw, Draws
 from refdist.insight.events import Event
@@ -59,6 +59,7 @@ class Setting(NamedTuple):
         global_batch: see `core.scaled`.
         arguments: those of a script.
         deal: the value of the `core.scaled.Deal` by which rows are dealt otherwise; None where they are not.
+        totals: whether replicas read totals; these reads are recorded, too.
     """
 
     replicas: int
@@ -69,6 +70,7 @@ class Setting(NamedTuple):
     global_batch: int | None = None
     arguments: tuple[str, ...] = ()
     deal: str | None = None
+    totals: bool = False
 
     def __str__(self) -> str:
         text = f"{self.replicas} replica{'s' * (self.replicas != 1)}"
@@ -217,7 +219,7 @@ class _Recorder(record_to):
     def _kept(self, raw: Raw) -> None:
         if raw[1] == "run":  # a library that replicas use has been imported by now
             self._draws.of_libraries()
-        if raw[1] in _RECORDED:
+        if raw[1] in _RECORDED or (raw[1] == "read" and totals()):
             self._taken += 1
             if self._taken > EVENTS:
                 self._full()
@@ -264,7 +266,7 @@ def _run(program: Callable[[], object], setting: Setting, folder: Path) -> NoRet
         os._exit(0)
 
     scale.value = Scale(setting.replicas // max(setting.workers, 1), setting.global_batch,
-                        None if setting.deal is None else Deal(setting.deal))
+                        None if setting.deal is None else Deal(setting.deal), setting.totals)
     returned: Any = None
     recorder = _Recorder(folder / _RECORDING, lambda: end("events"), draws)
     try:

@@ -31,7 +31,7 @@ from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.replica_types import UNKNOWN, ReplicaType, plain, source, type_of, typed
 from refdist.array.types import Array
-from refdist.core import checks, context_stack, lockstep
+from refdist.core import checks, context_stack, lockstep, scaled
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
 from refdist.core.cell import Cell
 from refdist.core.context_stack import Situation
@@ -70,6 +70,7 @@ _WRITE_EVERY_COPY: Final = Write.EVERY_COPY
 
 _REDUCING: Final[dict[Any, Reducing]] = {
     Write.SUM: Reducing.SUM, Write.MEAN: Reducing.MEAN, Write.REPLICA_0: Reducing.FIRST}
+_TOTALS: Final = {VariableAggregation.SUM: ReduceOp.SUM, VariableAggregation.MEAN: ReduceOp.MEAN}
 
 _Across = Literal[Write.EVERY_COPY, Write.SHARED_OUT]
 _Together = Literal[Write.AGREED, Write.SUM, Write.MEAN, Write.REPLICA_0]
@@ -434,6 +435,20 @@ class SyncOnReadVariable(DistributedVariable):
 
     __slots__ = ()
     _kind = Kind.ON_READ
+
+    def _read_as(self, cell: Read | Refusal) -> Any:
+        op = _TOTALS.get(self._aggregation) if scaled.totals() else None
+        if op is None or cell is not _READ_OWN_COPY or context_stack.frame().kind != context_stack.REPLICA:
+            return super()._read_as(cell)
+        # An experiment of `refdist.compare`: all replicas meet, and have the value that is read outside.
+        own = self._local_copy()._array
+        call = CollectiveCall(f"reading variable {self.name}", signature_of(*collectives.signature(own)), (self, own),
+                              functools.partial(self._total_of, op))
+        return self._recorded(lockstep.rendezvous(context_stack.frame().run, call), None)
+
+    def _total_of(self, op: ReduceOp, calls: list[CollectiveCall]) -> Sequence[Any]:
+        parts = [contribution_of(call)[1] for call in calls]
+        return self._strategy.extended.reduction.onto(op, parts, self._devices, calls[0])
 
 
 class AggregatingVariable(_Shared):

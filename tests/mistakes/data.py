@@ -122,7 +122,8 @@ def array_as_the_dataset() -> None:
 
 
 def shuffled_apart() -> None:
-    # Rows and labels are shuffled with different seeds, on one replica as on four.
+    # Rows and labels are shuffled with different seeds, on one replica as on four.  Pairs that do not belong together
+    # may be meant, as pictures of two styles are, so that nothing in the program says that it is wrong.
     strategy = four()
     rows = Dataset.from_tensor_slices(ROWS).shuffle(8, seed=1)
     labels = Dataset.from_tensor_slices(ROWS[:, 0]).shuffle(8, seed=2)

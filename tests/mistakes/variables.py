@@ -107,7 +107,7 @@ MISTAKES = [
     (22, assigned_per_replica_outside_with_an_aggregation, "raises RD12"),
     (23, silent.part_copied_to_another_variable, "warns RD41"),
     (23, silent.mean_of_parts, "warns RD39"),
-    (23, read_of_parts_as_a_rate, "compare NOT KNOWN"),
+    (23, read_of_parts_as_a_rate, "compare PART READ AS THE TOTAL"),
     (24, metric_added_to_outside, "raises RD14"),
     (44, restored_with_another_name, "warns UserWarning"),
     (45, of_another_strategy, "raises RD11"),

@@ -159,6 +159,6 @@ MISTAKES = [
     (0, mean_of_each_share, "compare MEANS SUMMED"),
     (0, dataset_not_distributed, "compare NOT DISTRIBUTED"),
     (0, rate_times_the_replicas, "compare MULTIPLIED AFTER REDUCING"),
-    (0, statistics_of_two_rows, "compare NOT KNOWN"),
+    (0, statistics_of_two_rows, "compare ROWS OF ONE REPLICA"),
     (0, data_that_ends, "warns UserWarning"),
 ]
