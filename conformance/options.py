@@ -105,6 +105,15 @@ def repeated(names: Sequence[str], value: Callable[[str], Any]) -> str:
     return given
 
 
+def command(names: Sequence[str], value: Callable[[str], Any]) -> str:
+    """The command that runs the suite with the options of these names that were given.
+
+    >>> command(TESTED, {"--adapter": "testee:./mine", "--python": "", "--strategy": ""}.get)
+    'python -m refdist.conformance --adapter testee:./mine'
+    """
+    return f"python -m refdist.conformance{repeated(names, value)}"
+
+
 def memory(arguments: Sequence[str]) -> Path:
     """The folder with the cases that failed last, for `--last-failed`: in that of the shell, one for what is tested.
 

@@ -161,8 +161,12 @@ def _alone(case: Case, config: pytest.Config) -> str:
     strategy = case.strategy.replace(" ", "-")
     if strategy.lower() in case.clause.name.lower():
         strategy += "]"  # with which every name of a test ends
-    given = options.repeated((*options.TESTED, *options.JUDGED), config.getoption)
-    return f"python -m refdist.conformance{given} --clause {case.clause.name} -k {options.quoted(strategy)}"
+    return f"{_command(config)} --clause {case.clause.name} -k {options.quoted(strategy)}"
+
+
+def _command(config: pytest.Config) -> str:
+    """What tests the same implementation, and judges as this run does."""
+    return options.command((*options.TESTED, *options.JUDGED), config.getoption)
 
 
 def _told(verdict: Verdict, message: str, alone: str) -> str:
@@ -245,7 +249,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         write_line(f"{outside} lines of {config.getoption('--expected-failures')} are about cases that were not run")
     folder = config.getoption("--report")
     if folder:
-        report.add(run.report, run.name, run.rows, run.everything)
+        report.add(run.report, run.name, run.rows, run.everything, _command(config))
         report.write(Path(folder), run.report)
         page.write(Path(folder), run.report)
         badge = report.badge(run.report["runs"][run.name], run.rows)

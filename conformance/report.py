@@ -42,11 +42,13 @@ class Row(TypedDict):
 
 
 class RunFacts(TypedDict):
-    """What was run where and when; `cases` are those of the whole suite, by level."""
+    """What was run where and when, and by which command, to which the options that select cases are added; `cases` are
+    those of the whole suite, by level."""
 
     suite: str
     python: str
     date: str
+    command: str
     cases: dict[str, int]
 
 
@@ -94,7 +96,7 @@ def row(verdict: Verdict, outcome: str, message: str, reason: str) -> Row:
             "found": verdict.found, "output": verdict.output}
 
 
-def add(report: Report, name: str, rows: Sequence[Row], cases: Sequence[Case]) -> None:
+def add(report: Report, name: str, rows: Sequence[Row], cases: Sequence[Case], command: str) -> None:
     """Puts a run of now into a report, in place of an older one of the same implementation.
 
     Args:
@@ -102,9 +104,10 @@ def add(report: Report, name: str, rows: Sequence[Row], cases: Sequence[Case]) -
         name: of the implementation, with its version.
         rows: the verdicts.
         cases: all that the suite has.
+        command: what ran it, without the options that selected cases.
     """
     report["runs"][name] = {"suite": refdist.__version__, "python": platform.python_version(),
-                            "date": datetime.date.today().isoformat(),
+                            "date": datetime.date.today().isoformat(), "command": command,
                             "cases": dict(Counter(case.clause.level for case in cases))}
     place = {case.name: i for i, case in enumerate(cases)}
     report["implementations"][name] = sorted(rows, key=lambda row: place[row["case"]])
@@ -152,7 +155,8 @@ def read(path: Path) -> Report:
     path = path / FILE if path.is_dir() else path
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-        known = report.keys() == empty().keys() and report["runs"].keys() == report["implementations"].keys()
+        known = report.keys() == empty().keys() and report["runs"].keys() == report["implementations"].keys() \
+            and all(facts.keys() == RunFacts.__annotations__.keys() for facts in report["runs"].values())
     except (ValueError, AttributeError):
         known = False
     if not known:
@@ -172,7 +176,8 @@ def markdown(report: Report) -> str:
     parts = []
     for name, rows in report["implementations"].items():
         facts = report["runs"][name]
-        failed = [f"* `{row['case']}`: {row['message']}" for row in rows if row["outcome"] in ("failed", "errored")]
+        failed = [f"* `{row['case']}`: {row['message']}\n  Run alone: `{facts['command']} --clause {row['clause']}`"
+                  for row in rows if row["outcome"] in ("failed", "errored")]
         parts += [f"## {name}", "", f"Suite {facts['suite']} on Python {facts['python']}, {facts['date']}.", "", "```",
                   *table(rows), "```", "", *failed, ""]
     return "\n".join(parts)

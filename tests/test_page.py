@@ -35,7 +35,7 @@ def made(runs: dict[str, Sequence[Row]]) -> Report:
     """A report with these runs."""
     found = report.empty()
     for name, rows in runs.items():
-        report.add(found, name, rows, EVERYTHING)
+        report.add(found, name, rows, EVERYTHING, f"test {name}")
     return found
 
 
@@ -226,6 +226,7 @@ def test_what_differs_is_marked_and_stands_beside_what_was_expected(shown) -> No
                                 "one.getBoundingClientRect().y)")
     assert left == right
     assert texts(browser, ".at") == ["strategy.run(step)\n"]
+    assert texts(browser, ".body > .result") == ["test mine --clause all_reduce.mean"]
     programs = texts(browser, ".body pre code")
     assert failed.chapter.preamble
     assert programs == [failed.chapter.preamble.source + "\n", failed.example.source + "\n"]

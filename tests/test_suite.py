@@ -235,11 +235,16 @@ def test_the_report_is_four_files_and_keeps_other_implementations(suite, tmp_pat
     for facts in found["runs"].values():
         assert facts["python"] == platform.python_version() and facts["suite"] == refdist.__version__
         assert facts["date"] == datetime.date.fromisoformat(facts["date"]).isoformat()
-    assert "* `all_reduce.mean @ Mirrored 2`: replica 0: found" in (tmp_path / "told" / "report.md").read_text()
+    told = (tmp_path / "told" / "report.md").read_text()
+    assert "* `all_reduce.mean @ Mirrored 2`: replica 0: found" in told
+    assert ("\n  Run alone: `python -m refdist.conformance --adapter own:Wrong --in-process --clause all_reduce.mean`\n"
+            in told)
     assert (tmp_path / "told" / "report.html").read_text() == page.render(found)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"implementations": {}}', "\udcff"])
+@pytest.mark.parametrize("text", [
+    "", "{}", "[]", '{"implementations": {}}', "\udcff",
+    '{"runs": {"a": {"suite": "0"}}, "chapters": {}, "clauses": {}, "implementations": {"a": []}}'])
 def test_a_report_of_another_form_is_refused_before_the_run(suite, tmp_path: Path, text: str) -> None:
     (tmp_path / "report.json").write_text(text, errors="surrogateescape")
     status, printed = suite(*MEAN, "--report", ".")
@@ -275,7 +280,7 @@ def test_a_badge_is_green_for_the_whole_suite_only(outcomes: list[str], message:
     case = next(case for case in CASES if case.clause.level == "MUST")
     rows = [report.row(Verdict(case, "passed"), outcome, "", "") for outcome in outcomes]
     should = {**rows[0], "level": "SHOULD", "outcome": "failed"}
-    facts = {"suite": "0", "python": "3", "date": "", "cases": {"MUST": 30, "SHOULD": 1}}
+    facts = {"suite": "0", "python": "3", "date": "", "command": "", "cases": {"MUST": 30, "SHOULD": 1}}
     assert report.badge(facts, [*rows, should]) == {
         "schemaVersion": 1, "label": "tf.distribute", "message": message, "color": color}
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from refdist.conformance.adapter import Unusable
+from refdist.conformance.options import quoted
 from refdist.conformance.trainers import clauses, jobs, verdicts
 from refdist.conformance.trainers.runner import LIMIT, run
 
@@ -45,5 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     print(file=sys.stderr)
     judged = verdicts.judge(chosen, todo, results)
-    print("\n".join(verdicts.table(judged)))
+    limit = f" --limit {given.limit:g}" if given.limit != LIMIT else ""
+    again = f"python -m refdist.conformance trainers --command {quoted(given.command)}{limit}"
+    print("\n".join(verdicts.table(judged, again)))
     return verdicts.exit_status(judged)

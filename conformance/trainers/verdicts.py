@@ -98,8 +98,13 @@ def exit_status(judged: Sequence[Verdict]) -> int:
     return 0 if any(verdict.outcome != "unsupported" for verdict in judged) else 5
 
 
-def table(judged: Sequence[Verdict]) -> Iterator[str]:
-    """Lines with the verdict on each clause, and how many there are of each."""
+def table(judged: Sequence[Verdict], command: str = "") -> Iterator[str]:
+    """Lines with the verdict on each clause, and how many there are of each.
+
+    Args:
+        judged: the verdicts.
+        command: what judges the same trainer; below a clause that is not kept stands how it judges this clause alone.
+    """
     width = max(len(verdict.clause) for verdict in judged) + 2
     for verdict in judged:
         first, *others = textwrap.wrap(verdict.message, 118 - width - 13, break_long_words=False,
@@ -108,5 +113,7 @@ def table(judged: Sequence[Verdict]) -> Iterator[str]:
         yield from (" " * (width + 13) + line for line in others)
         if verdict.outcome in BAD and verdict.output:
             yield from (f"{'':{width}}| {line}" for line in verdict.output.splitlines()[-12:])
+        if verdict.outcome in BAD and command:
+            yield f"{'':{width + 13}}run alone: {command} --clause {verdict.clause}"
     counts = {outcome: sum(verdict.outcome == outcome for verdict in judged) for outcome in OUTCOMES}
     yield ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
