@@ -4,7 +4,7 @@
     python -m refdist.conformance dump FILE                    writes the cases as data for other languages
     python -m refdist.conformance random --against ADAPTER     compares two implementations on random programs
     python -m refdist.conformance compare A B --report FOLDER  puts several reports on one page
-    python -m refdist.conformance promises                     the documents' sentences without a clause
+    python -m refdist.conformance promises --find WORDS        what becomes of a sentence of the documents
     python -m refdist.conformance new --language js FOLDER     writes a testee to begin with; also python, lua, go
     python -m refdist.conformance trainers --command COMMAND   tests a program that trains on several replicas
     python -m refdist.conformance versions FOLDER              TensorFlow 2.12 to 2.21, and what changed between them
@@ -30,7 +30,7 @@ from refdist import errors
 COMMANDS = {"dump": "dump", "random": "random_programs", "compare": "compare", "promises": "promises",
             "new": "new", "trainers": "trainers.command", "versions": "versions"}
 NEEDS = ("pytest", "hypothesis")
-WITHOUT_THEM = {"new", "trainers"}
+WITHOUT_THEM = {"new", "promises", "trainers"}
 
 
 def main(arguments: list[str] | None = None) -> int:

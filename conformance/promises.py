@@ -16,6 +16,11 @@ colon where one is not enough. Where TensorFlow is installed, `python -m refdist
 sentences that no row explains and the rows whose sentence is not there any more, which is also how the pages of another
 version are compared with these.
 
+Who reads a sentence asks what becomes of it: `promises --find "its first words"`. Words that are not kept cannot be
+searched, so `first-words.txt` has the digest of the first three words of each sentence of the docstrings, with the
+fingerprints of the sentences that begin so; a sentence that is given whole is known by its fingerprint, and any other
+words are those of rows and of the rules of their clauses.
+
 A page whose name begins with `web: ` is a web page of an older version. No installed TensorFlow has it, so its rows are
 not compared; what it says in the same words as a docstring has its row there.
 """
@@ -23,16 +28,26 @@ not compared; what it says in the same words as a docstring has its row there.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from refdist.conformance import chapters, options
+from refdist.conformance.chapters import Clause
+
 FOLDER = Path(__file__).parent / "promises"
+FIRST_WORDS = FOLDER / "first-words.txt"
+FIRST = 3  # words, by which a sentence is found
+MOST = 20  # rows that are printed
+COMMAND = "testee:COMMAND"  # what a printed command tests where nothing else is named
 HEAD = "| sentences | section | what it promises | clauses |"
 # How the names of web pages begin.
 WEB = "web: "
@@ -87,7 +102,15 @@ class Sentence(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """Six hexadecimal digits of the SHA-256 of its words, without case, punctuation and mark-up."""
-        return hashlib.sha256(" ".join(re.findall(r"\w+", self.text.lower())).encode()).hexdigest()[:6]
+        return _digest(_words(self.text))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _digest(words: Sequence[str]) -> str:
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:6]
 
 
 def read(path: Path) -> list[Promise]:
@@ -194,14 +217,103 @@ def compared(promises: Sequence[Promise], texts: Mapping[str, str]) -> tuple[lis
              and any((promise.page, fingerprint) not in present for fingerprint in promise.sentences)])
 
 
+# How a sentence is found.
+
+def first_words(there: Iterable[Sentence]) -> str:
+    """The text of `first-words.txt` for the sentences of all pages."""
+    begin: defaultdict[str, set[str]] = defaultdict(set)
+    for sentence in there:
+        begin[_digest(_words(sentence.text)[:FIRST])].add(sentence.fingerprint)
+    return "".join(f"{digest} {' '.join(sorted(whole))}\n" for digest, whole in sorted(begin.items()))
+
+
+@functools.cache
+def _beginnings() -> dict[str, list[str]]:
+    return {line[0]: line[1:] for line in map(str.split, FIRST_WORDS.read_text(encoding="utf-8").splitlines())}
+
+
+def find(text: str, promises: Sequence[Promise], clauses: Mapping[str, Clause]) -> list[Promise]:
+    """The rows of the sentence that is given, of those that begin with these words, or else those with the most of
+    the words, where a word weighs more that few rows have.
+
+    Args:
+        text: of a document: a sentence, or its first three words and as many more as one likes.
+        promises: the rows.
+        clauses: by name; their rules are searched, too.
+    """
+    words = _words(text)
+    begin = _beginnings().get(_digest(words[:FIRST]), []) if len(words) >= FIRST else []
+    for fingerprints in ([_digest(words)], begin):
+        if known := [promise for promise in promises if not set(fingerprints).isdisjoint(promise.sentences)]:
+            return known
+    searched = [set(_words(" ".join([promise.page, promise.section, promise.text, *promise.clauses,
+                                     *(clauses[name].rule for name in promise.clauses)]))) for promise in promises]
+    weights = {word: 1 / count for word in words if (count := sum(word in there for there in searched))}
+    scores = [sum(weight for word, weight in weights.items() if word in there) for there in searched]
+    return [promise for promise, score in zip(promises, scores, strict=True) if score and score == max(scores)]
+
+
+def told(promise: Promise, clauses: Mapping[str, Clause], command: str) -> Iterator[str]:
+    """Lines that say of a row where its sentence stands, what it promises, and how each of its clauses is run alone.
+
+    Args:
+        promise: the row.
+        clauses: by name.
+        command: what runs the suite, to which a clause is added.
+    """
+    yield f"{promise.page}, {promise.section}: {promise.text or '(no promise)'}"
+    if promise.reason:
+        yield f"  no clause: {promise.remark or REASONS[promise.reason]}"
+    for name in promise.clauses:
+        clause = clauses[name]
+        yield f"  {name} ({clause.level}; the page is {clause.standing}): {clause.rule}"
+        if clause.tensorflow:
+            yield f"    TensorFlow 2.21 differs: {clause.tensorflow}"
+        yield f"    run alone: {command} --clause {name}"
+
+
+def _print_rows(text: str, command: str) -> int:
+    clauses = {clause.name: clause for chapter in chapters.load() for clause in chapter.clauses}
+    rows = find(text, load(), clauses)
+    for promise in rows[:MOST]:
+        print(*told(promise, clauses, command), "", sep="\n")
+    print(f"{len(rows)} rows; the first {MOST} are above, more words leave fewer" if len(rows) > MOST else
+          f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}" if rows else
+          f"no sentence begins with {' '.join(text.split()[:FIRST])!r}, and no row has one of these words")
+    return 0 if rows else 1
+
+
 def main(arguments: list[str]) -> int:
-    """Compares the rows with the pages of the TensorFlow that is installed; 0 if they agree."""
+    """Finds what becomes of a sentence, or compares the rows with the pages of the TensorFlow that is installed; 0 if
+    there is such a sentence, or if they agree."""
     parser = argparse.ArgumentParser("python -m refdist.conformance promises", description=main.__doc__)
     parser.add_argument("page", nargs="*", help="only these pages, and those whose name begins so")
-    asked = tuple(parser.parse_args(arguments).page) or ("",)
-    import tensorflow
-
-    texts = {page: text for page, text in documents().items() if page.startswith(asked)}
+    parser.add_argument("--find", metavar="WORDS", help="a sentence of a page, its first words, or words of what it "
+                        "promises: prints which clauses decide it, and how each is run alone on what is tested")
+    for name, settings in options.OPTIONS:
+        if name in options.TESTED:
+            about = {"help": "what the printed commands test", "default": COMMAND if name == "--adapter" else ""}
+            parser.add_argument(name, **{**settings, **about})
+    parser.add_argument("--write-first-words", action="store_true",
+                        help=f"write {FIRST_WORDS.name} of the TensorFlow that is installed, before the comparison")
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit as ended:
+        return 4 if ended.code else 0
+    if given.find is not None:
+        tested = {f"--{name}": value for name, value in vars(given).items()}
+        return _print_rows(given.find, options.command(options.TESTED, tested.get))
+    try:
+        import tensorflow
+    except ImportError:
+        print("ERROR: TensorFlow is not installed, whose pages are compared; --find WORDS needs none", file=sys.stderr)
+        return 4
+    texts = documents()
+    written = first_words(sentence for page, text in texts.items() for sentence in sentences(page, text))
+    if given.write_first_words:
+        FIRST_WORDS.write_text(written, encoding="utf-8")
+    asked = tuple(given.page) or ("",)
+    texts = {page: text for page, text in texts.items() if page.startswith(asked)}
     missing, gone = compared([promise for promise in load() if promise.page.startswith(asked)], texts)
     for sentence in missing:
         print(f"{sentence.page} | {sentence.fingerprint} | {sentence.section} | {sentence.text}")

@@ -321,6 +321,12 @@ which clauses of the [specification](specification.md) decide whether an impleme
 link leads to the rows of a page. Sentences of a page in the same words are one, and so are those that a web page shares
 with the docstrings.
 
+A sentence of a docstring is found by its first words, three or more, and one of a web page if it is given whole. Other
+words are looked for in what rows and clauses say. What is printed: what the sentence promises, the clauses that decide
+it, where TensorFlow 2.21 differs, and how each clause is run alone on your implementation.
+
+    python -m refdist.conformance promises --find "Reduce value across replicas" --adapter "testee:./mine"
+
 There are {sums.total()} sentences, of which {sums["clauses"]} have clauses.
 
 ## Reasons

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from refdist.conformance import chapters, promises
+from refdist.conformance.__main__ import main
 from refdist.conformance.chapters import Clause
 from refdist.conformance.promises import HEAD, NotAPromise, Promise, Sentence
 
@@ -154,4 +155,60 @@ def test_web_pages_are_not_compared_and_other_pages_are_known_by_their_names() -
 
 def test_every_sentence_of_tensorflow_has_a_row() -> None:
     pytest.importorskip("tensorflow")
-    assert promises.compared(promises.load(), promises.documents()) == ([], [])
+    documents = promises.documents()
+    assert promises.compared(promises.load(), documents) == ([], [])
+    there = (sentence for page, text in documents.items() for sentence in promises.sentences(page, text))
+    assert promises.first_words(there) == promises.FIRST_WORDS.read_text(encoding="utf-8")
+
+
+# How a sentence is found.
+
+def places(text: str) -> list[tuple[str, str]]:
+    return [(row.page, row.section) for row in promises.find(text, promises.load(), CLAUSES)]
+
+
+@pytest.mark.parametrize(("text", "page", "section"), [
+    # As they stand in the docstrings; what the rows say in other words has few of these.
+    ("All-reduces `value` across all replicas.", "ReplicaContext.all_reduce", "description"),
+    ("all-reduces value across", "ReplicaContext.all_reduce", "description"),
+    ("Invokes `fn` on each", "Strategy.run", "description"),
+    # Words of what is promised and of rules.
+    ("every replica receives the sum", "ReplicaContext.all_reduce", "description"),
+])
+def test_a_sentence_is_found_by_its_first_words_or_what_it_promises(text: str, page: str, section: str) -> None:
+    assert (page, section) in places(text)
+    assert len(places(text)) < 9
+
+
+def test_a_sentence_that_is_given_whole_is_found_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Sentence("Strategy.run", "description", "It runs a function, on each replica.")
+    other = Sentence("Strategy.run", "Args", "It runs a function or two.")
+    rows = [Promise(one.page, one.section, (one.fingerprint,), "", ("run.results",), "", "") for one in (whole, other)]
+    index = dict(line.split(" ", 1) for line in promises.first_words([whole, other]).splitlines())
+    monkeypatch.setattr(promises, "_beginnings", lambda: {digest: both.split() for digest, both in index.items()})
+    assert promises.find("It runs a FUNCTION on each `replica`", rows, CLAUSES) == rows[:1]
+    assert promises.find("It runs a", rows, CLAUSES) == rows
+    assert promises.find("It runs", rows, CLAUSES) == []
+
+
+def test_every_fingerprint_of_first_words_has_a_row() -> None:
+    known = {one for row in promises.load() for one in row.sentences}
+    assert {one for line in promises.FIRST_WORDS.read_text().splitlines() for one in line.split()[1:]} <= known
+
+
+def test_what_is_found_says_how_each_clause_is_run_alone(capsys: pytest.CaptureFixture[str],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("refdist.conformance.__main__.NEEDS", ("nothing_of_that_name",))
+    assert main(["promises", "--find", "All-reduces value across", "--adapter", "testee:node 'my t.js'"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("ReplicaContext.all_reduce, description: ")
+    at = lines.index(f"  all_reduce.sum (MUST; the page is right): {CLAUSES['all_reduce.sum'].rule}")
+    assert lines[at + 1] == ("    run alone: python -m refdist.conformance --adapter \"testee:node 'my t.js'\" "
+                             "--clause all_reduce.sum")
+    assert main(["promises", "--find", "xyzzy"]) == 1
+    assert "no row has one of these words" in capsys.readouterr().out
+
+
+def test_a_sentence_without_a_clause_says_why() -> None:
+    rows = [row for row in promises.load() if row.reason == "hardware" and not row.remark]
+    assert f"  no clause: {promises.REASONS['hardware']}" in promises.told(rows[0], CLAUSES, "")
