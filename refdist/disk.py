@@ -15,6 +15,9 @@ link leads to is never written.
 something else, and most network file systems know it on other hosts too.  Each write to a folder first removes the
 temporary files that it can lock.  Between creating a file and locking it, another process may have removed it; then
 the file has no name left, and another one is created.  Where locks do not exist, nothing is removed.
+
+**Watched.**  A process can be killed between any two of these steps.  `watch` is told of each before it is made, so
+that all of these kills can be tried.
 """
 
 from __future__ import annotations
@@ -24,13 +27,34 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
-_TEMPORARY = re.compile(r"\.refdist-[0-9a-f]{32}")
+from refdist.runtime import Field
+
+TEMPORARY = re.compile(r"\.refdist-[0-9a-f]{32}")
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
           stat.S_IFSOCK: "a socket"}
+
+# Steps of a file that has data, or gets them.
+WRITE, FLUSH, RENAME, FLUSH_FOLDER = "write", "fsync", "rename", "fsync of the folder"
+REMOVE, READ = "removal", "reading"
+
+watch: Field[Callable[[str, str, int | None], None] | None] = Field(
+    "who is told of each step in which a file is written or removed, before it is made", lambda: None)
+
+
+def tell(step: str, path: str, descriptor: int | None = None) -> None:
+    """Tells who watches of a step.
+
+    Args:
+        step: WRITE, FLUSH, RENAME, FLUSH_FOLDER, REMOVE or READ.
+        path: of the file that is to have the data, or has them.
+        descriptor: of the file that is written, which is a temporary one until it is renamed; or of the folder.
+    """
+    if watch.value is not None:
+        watch.value(step, path, descriptor)
 
 
 def opened(path: str, links: bool = True) -> IO[bytes]:
@@ -77,15 +101,33 @@ def replace(path: str, data: bytes) -> None:
         try:
             # The lock is held until the file has its own name.
             with file:
+                tell(WRITE, path, file.fileno())
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                _flush(FLUSH, path, file.fileno())
+                tell(RENAME, path, file.fileno())
                 os.replace(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=descriptor)
             raise
+        _flush(FLUSH_FOLDER, path, descriptor)
+
+
+def _flush(step: str, path: str, descriptor: int) -> None:
+    tell(step, path, descriptor)
+    if watch.value is None:  # who watches removes the files soon
         os.fsync(descriptor)
+
+
+def remove(path: str) -> None:
+    """Removes a file.
+
+    Raises:
+        OSError: it cannot be removed, or is not there.
+    """
+    tell(REMOVE, path)
+    os.unlink(path)
 
 
 def tidy(folder: str) -> None:
@@ -122,7 +164,7 @@ def _created(folder: int) -> tuple[str, IO[bytes]]:
 
 
 def _remove_left_behind(folder: int) -> None:
-    for name in filter(_TEMPORARY.fullmatch, os.listdir(folder)):
+    for name in filter(TEMPORARY.fullmatch, os.listdir(folder)):
         with suppress(OSError):
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 continue

@@ -105,6 +105,7 @@ def read(path: str) -> dict[str, Any]:
         RD31: the file cannot be opened, was not written by a checkpoint, or is damaged.
     """
     library, attempted = _library(), "reading a checkpoint"
+    disk.tell(disk.READ, path)
     try:
         with disk.opened(path) as file:
             return _unpacked(file, library)
@@ -281,7 +282,7 @@ def delete(folder: str, name: str) -> None:
     if not is_inside(folder, name) or not os.path.lexists(path):
         return
     try:
-        os.unlink(path)
+        disk.remove(path)
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -44,6 +44,8 @@ STALE_READ = Kind("STALE READ", "nothing holds what was read until it is used; r
                   "it and pass a `check`")
 NOT_RESTART_SAFE = Kind("NOT RESTART-SAFE", "all that the function writes in one access, its last one; or look first "
                         "at what says that it was done, and write that in the same access")
+INTERRUPTED = Kind("NOT RESTART-SAFE", "save in one Checkpoint all that the program goes on from, while no function "
+                   "runs; restore it first of all, and do only what is left to do")
 TOO_STALE = Kind("TOO STALE", "`join` before so many functions read `{name}` at once, have fewer workers, or allow a "
                  "larger `max_staleness`")
 OTHER = Kind("NOT ONE AFTER THE OTHER", "let one function do it, or `join` between them")
@@ -59,6 +61,10 @@ class Anomaly(NamedTuple):
 
     kind: Kind
     marked: tuple[int, ...]
+
+    def moved(self, by: int) -> Anomaly:
+        """The same where so many steps come before."""
+        return Anomaly(self.kind, tuple(i + by for i in self.marked))
 
     def subject(self, steps: Sequence[Step]) -> Step:
         """The step that shows it: the last of the function that was overtaken, or was lost."""

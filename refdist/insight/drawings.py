@@ -21,7 +21,7 @@ from refdist.input.explanation import Explanation, spans
 from refdist.insight.comparison import Comparison
 from refdist.insight.comparison import Difference as Parting
 from refdist.insight.difference import Difference
-from refdist.insight.report import LIMITS, Finding, Report
+from refdist.insight.report import Finding, Report
 from refdist.insight.summaries import in_words
 from refdist.insight.summary import Summary
 from refdist.notebook import drawing, shortened, table
@@ -84,7 +84,7 @@ def _parting(parting: Parting) -> str:
 
 @drawing.register
 def _report(report: Report) -> str:
-    facts = [*[("of", LIMITS)] * report.proved, *(("note", note) for note in report._told()),
+    facts = [*[("of", report._limits())] * report.proved, *(("note", note) for note in report._told()),
              *((f"result {result}", f"in {count} of {report.classes} classes") for result, count in report.results)]
     return table(report._head(), shortened(facts)) + "".join(map(drawing, report.findings))
 

@@ -4,7 +4,9 @@ In this order: the quiet schedule, twice, because nothing can be said of a progr
 run for each pair of functions of which the quiet run predicts a lost update; then one run for each class of schedules
 (`reduction`), to the end or for two thirds of the budget; where that is not the end, some others (`sampling`).  Where
 workers can be lost, each run of a class is followed by those in which the worker of a function is lost before one of
-its accesses; what comes after a loss has one order.
+its accesses; what comes after a loss has one order.  Where the program can be killed, it is killed before each step of
+each file that refdist writes (`kills`), and begins again: from there on, all classes are run, once for each state of
+the files.
 What is found is made shorter, and run again for the report.
 """
 
@@ -20,13 +22,14 @@ from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core import call_site, keras
 from refdist.core.integers import as_integer
-from refdist.insight.anomalies import NOT_RESTART_SAFE, OTHER, Anomaly, anomaly, too_stale
+from refdist.insight.anomalies import INTERRUPTED, NOT_RESTART_SAFE, OTHER, Anomaly, anomaly, too_stale
 from refdist.insight.commuting import Effect, commute, keep_ages
+from refdist.insight.kills import Files
 from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import Finding, Report, table
 from refdist.insight.sampling import by_lot, by_priorities, probability
-from refdist.insight.schedules import PROGRAM, Cut, Decide, Process, Run
+from refdist.insight.schedules import KILLED, PROGRAM, Cut, Decide, Process, Run, Step
 
 Program = Callable[[], object]
 Check = Callable[[Any], object]
@@ -39,12 +42,18 @@ KEPT = 5  # findings of different kinds that are reported
 
 # What `faults` can be, and how many workers are lost in a run at most.
 ANY_WORKER, TWO_WORKERS = "any worker, once", "any two workers, once each"
-LOST_WORKERS = {ANY_WORKER: 1, TWO_WORKERS: 2}
+ANY_CHECKPOINT = "any checkpoint, once"
+LOST_WORKERS = {ANY_WORKER: 1, TWO_WORKERS: 2, ANY_CHECKPOINT: 0}
+KNOWN = "the files are as after another kill"
 
 
 class _Trial(NamedTuple):
-    run: Run
+    run: Run  # where the program was killed, what it did afterwards
     came: Outcome | None  # None where the run was cut
+
+    @property
+    def steps(self) -> list[Step]:
+        return [*([] if self.run.before is None else self.run.before.steps), *self.run.steps]
 
 
 class _Fault(NamedTuple):
@@ -70,7 +79,9 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
             accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
             "any two workers, once each": after such a loss another worker is lost as well.
-
+            "any checkpoint, once": the program is killed before each write, fsync, rename and removal of a file by
+            which refdist saves a checkpoint, and begins again with the files as they were.  It has to come to what it
+            comes to otherwise.  What it has saved is removed after each run.
         max_staleness: by how many updates of others a variable may have changed between a function's read of it and its
             write.  The program is then not asked to be as if its functions ran whole; a `check` is asked, too.
 
@@ -98,7 +109,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
     True
 
     Raises:
-        RD25, RD34: bad arguments.  RD09: in a scheduled function.
+        RD25, RD34: bad arguments.  RD09: in a scheduled function.  RD34: with "any checkpoint, once", it would replace
+        or remove a file that was there before.
     """
     not_on_a_worker("explore")
     return _Explorer(program, check, budget, faults, max_staleness).explore()
@@ -122,7 +134,7 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
     fault = explorer.fault(trial)
     title = f"{fault.title}: {fault.why}" if fault else "nothing is wrong in this schedule"
     came = trial.run.cut if trial.came is None else str(trial.came)
-    return fault is None, "\n".join([title, *table(trial.run, fault.anomaly if fault else None), f"result: {came}"])
+    return fault is None, "\n".join([title, *table(trial.steps, fault.anomaly if fault else None), f"result: {came}"])
 
 
 def _seconds(budget: object) -> float:
@@ -159,7 +171,7 @@ class _Explorer:
                 raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
         if faults not in (None, *LOST_WORKERS):
             raise errors.error("RD34", "explore", f"faults is {faults!r}",
-                               f'Pass None, "{ANY_WORKER}" or "{TWO_WORKERS}".')
+                               f"Pass None or {' or '.join(map(repr, LOST_WORKERS))}.")
         bound = as_integer(max_staleness)
         if max_staleness is not None and (bound is None or bound < 0):
             raise errors.error("RD25", "explore", f"max_staleness is {max_staleness!r}", "Pass an int of 0 or more, or "
@@ -179,6 +191,7 @@ class _Explorer:
         self._all_orders = False  # whether there are no others
         self._tried = 0
         self._reasons: dict[str, None] = {}  # why nothing is proved
+        self._states: set[object] = set()  # in which kills have left the files
 
     def explore(self) -> Report:
         """All of it; an interrupt ends it, and what is known by then is reported."""
@@ -206,16 +219,22 @@ class _Explorer:
 
     def _search(self, report: Report, quiet: _Trial) -> str:
         """Looks for faults; returns how the program differs between runs of one schedule, if it does."""
-        if all(step.process == PROGRAM for step in quiet.run.steps):
+        saves = any(killing is not None for killing in quiet.run.killing)
+        if self._faulty == ANY_CHECKPOINT and not saves:
+            self._reasons["the program saved no checkpoint"] = None
+        returns = quiet.came is not None and quiet.came.value is not None
+        if all(step.process == PROGRAM for step in quiet.run.steps) and not (saves and returns):
             self._reasons["no function of a coordinator ran, or not in this process"] = None
         if quiet.came is not None and anomaly(quiet.run.steps) is None:
             self._serial.append(quiet.came)
         for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
             self._note(trial)
         classes: list[_Trial] = []
-        if self._faulty:
+        if LOST_WORKERS.get(self._faulty or "", 0):
             self._reasons["what comes after the loss of a worker was run in one order"] = None
-            self._lose(report, quiet)
+        difference = self._break(report, quiet)
+        if difference:
+            return difference
         reduction = Reduction(commute if self._bound is None else keep_ages)
         enough = self._end - self._budget / 3
         while not reduction.finished and time.monotonic() < enough:
@@ -229,7 +248,9 @@ class _Explorer:
                 if self._faulty and trial.run.taken != quiet.run.taken:
                     classes.append(trial)
         for trial in classes:
-            self._lose(report, trial)
+            difference = self._break(report, trial)
+            if difference:
+                return difference
         if not reduction.finished:
             self._sample(report, quiet)
         if not reduction.finished or time.monotonic() >= self._end:
@@ -260,6 +281,37 @@ class _Explorer:
                 f"these priorities find an error of one overtaking with probability "
                 f"{probability(processes, steps, counts[1]):.3f} or more ({processes} processes, up to {steps} steps)"]
 
+    def _break(self, report: Report, trial: _Trial) -> str:
+        """Repeats a run with each of the faults; returns how the program differs between such runs, if it does."""
+        self._lose(report, trial)
+        right = self._faulty == ANY_CHECKPOINT and trial.came is not None and self.fault(trial) is None
+        for at, killing in enumerate(trial.run.killing if right else []):
+            if killing is not None and time.monotonic() < self._end:
+                difference = self._kill(report, [*trial.run.taken[:at], killing])
+                if difference:
+                    return difference
+        return ""
+
+    def _kill(self, report: Report, choices: Sequence[int]) -> str:
+        """Runs all classes of what comes after a kill, which is the last of these choices, as `_break` does."""
+        until_then = _following(choices)
+        reduction = Reduction(commute if self._bound is None else keep_ages)
+
+        def decide(run: Run, processes: dict[Process, int]) -> int:
+            return (until_then if run.before is None else reduction.decide)(run, processes)
+
+        trial = self.attempt(decide, states=self._states)
+        while trial.run.cut != KNOWN:
+            report.kills += 1
+            self._note(trial)
+            reduction.learn(trial.run)
+            if trial.run.cut == DIFFERS:
+                return f"after a kill and {len(trial.run.steps)} steps it can go on otherwise than before"
+            if reduction.finished or time.monotonic() >= self._end:
+                break
+            trial = self.attempt(decide)
+        return ""
+
     def _lose(self, report: Report, trial: _Trial) -> None:
         """Repeats a run that was right once for each access, with the worker that makes the access lost before it.
 
@@ -278,23 +330,52 @@ class _Explorer:
                         self._note(following[-1][0])
             level = following
 
-    def attempt(self, decide: Decide, values: bool = False) -> _Trial:
-        """One run of the program."""
+    def attempt(self, decide: Decide, values: bool = False, states: set[object] | None = None) -> _Trial:
+        """One run of the program.
+
+        Args:
+            decide: who goes on.
+            values: whether to keep the values that variables held.
+            states: what does not begin again after a kill that leaves the files in one of these, which others join.
+        """
         self._runs += 1
+        files = Files() if self._faulty == ANY_CHECKPOINT else None
+        losses = LOST_WORKERS.get(self._faulty or "", 0) > 0
+        try:
+            trial = self._carried_out(Run(decide, values, losses, files))
+            if files is not None and trial.run.cut == KILLED:
+                files.put_back()
+                killed = trial.run
+                state = str(killed.steps[-1]), files.state()
+                if states is not None and state in states:
+                    killed.cut = KNOWN
+                    return _Trial(killed, None)
+                if states is not None:
+                    states.add(state)
+                trial = self._carried_out(Run(decide, values, losses, files, killed))
+        finally:
+            if files is not None:
+                files.remove()
+        if files is not None and files.overwritten:
+            raise errors.error("RD34", "explore", f"the program would change {files.overwritten}, which was there "
+                               "before", "Save to a folder without checkpoints; what a run saves there is removed "
+                               "after it.")
+        if trial.run.cut not in ("", ASLEEP, DIFFERS):
+            self._reasons[f"a run was cut: {trial.run.cut}"] = None
+        return trial
+
+    def _carried_out(self, run: Run) -> _Trial:
         keras.set_names(self._names)  # otherwise its layers are called otherwise in each run
-        run = Run(decide, values, self._faulty is not None)
         try:
             came: Outcome | None = run.carry_out(self._program, lambda returned: outcome(run, returned))
         except Cut:
             came = None
         except Exception as error:
-            came = Outcome(None, None, (), (), error) if not run.cut else None
+            came = Outcome(None, None, (), (), error)
         except SystemExit as error:
             came = Outcome(None, None, (), (), error if error.code else None)
-        if run.cut not in ("", ASLEEP, DIFFERS):
-            self._reasons[f"a run was cut: {run.cut}"] = None
         self._reasons |= run.disturbances
-        return _Trial(run, came)
+        return _Trial(run, None if run.cut else came)
 
     # What is wrong in a run.
 
@@ -303,15 +384,16 @@ class _Explorer:
         came = trial.came
         if came is None:
             return None  # of a run that was cut nothing is known
-        circle = anomaly(trial.run.steps)
+        circle = self._anomaly(trial)
         if came.error is not None:
             return _Fault("RAISED", _raised(came.error), circle)
         if self._bound is not None:
             stale = too_stale(trial.run.steps, self._bound)
             if stale is not None:
                 name = stale[0].subject(trial.run.steps).access.name
+                before = len(trial.steps) - len(trial.run.steps)
                 return _Fault(stale[0].kind.title, f"{name} is written {_updates(stale[1])} after it was read; "
-                              f"max_staleness is {self._bound}", stale[0])
+                              f"max_staleness is {self._bound}", stale[0].moved(before))
         if self._check is not None:
             try:
                 passed = self._check(came.returned)
@@ -328,14 +410,26 @@ class _Explorer:
                 return None
         known = sorted({str(one) for one in self._serial})
         orders = "all orders" if self._all_orders else f"the {self._tried} orders that were tried"
-        return _Fault(circle.kind.title, f"the result is {came}; of whole functions, in {orders}, it is "
+        whole = f"of whole functions, in {orders}"
+        if trial.run.before is not None:
+            whole = "of a program that is not killed" + f", and {whole}" * (self._tried > 1)
+        return _Fault(circle.kind.title, f"the result is {came}; {whole}, it is "
                       f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", circle)
+
+    def _anomaly(self, trial: _Trial) -> Anomaly | None:
+        """What the last run of a program has that no run of whole functions has; or else that it was killed before."""
+        circle, before = anomaly(trial.run.steps), trial.run.before
+        if before is None:
+            return circle
+        begin = len(before.steps)
+        return circle.moved(begin) if circle else Anomaly(INTERRUPTED, (begin - 1,))
 
     def _asked(self) -> str:
         asked = [] if self._check is None else ["the check"]
         if self._bound is not None:
             asked.append(f"that nothing is written more than {_updates(self._bound)} after it was read")
-        return " and ".join(asked) or "that it is as if the functions ran whole, one after the other"
+        asked = asked or ["that it is as if the functions ran whole, one after the other"]
+        return " and ".join(asked) + ", wherever it is killed while it saves" * (self._faulty == ANY_CHECKPOINT)
 
     def _options(self) -> str:
         """Those of the command that its choices need."""
@@ -346,7 +440,7 @@ class _Explorer:
         fault = self.fault(trial)
         if fault is not None:
             self._first = self._first or self._runs
-            self._faults.setdefault(_key(trial.run, fault), (trial, fault))
+            self._faults.setdefault(_key(trial, fault), (trial, fault))
 
     def _serially(self) -> Iterator[Outcome]:
         """What the program comes to when functions run whole, for one order of them after the other."""
@@ -383,16 +477,16 @@ class _Explorer:
     # The shortest schedule.
 
     def _shown(self, quiet: _Trial, trial: _Trial, fault: _Fault) -> Finding:
-        choices, fewest = self._shortened(quiet, trial, _key(trial.run, fault))
+        choices, fewest = self._shortened(quiet, trial, _key(trial, fault))
         shown = self.attempt(_following(choices), values=True)
         fault = self.fault(shown) or fault
-        return Finding(fault.title, fault.why, choices, table(shown.run, fault.anomaly), fault.anomaly, shown.run.steps,
+        return Finding(fault.title, fault.why, choices, table(shown.steps, fault.anomaly), fault.anomaly, shown.steps,
                        fewest, self._options(), self._faulty is not None)
 
     def _shortened(self, quiet: _Trial, trial: _Trial, wanted: tuple[str, object]) -> tuple[list[int], bool]:
         """Choices with as few switches as were found, and whether there are none with fewer."""
         best = _trimmed(trial.run.taken)
-        if any(step.lost for step in trial.run.steps):
+        if any(step.lost or step.killed for step in trial.steps):
             return self._undone(best, wanted), False
         level = [quiet]
         left = SHORTENING
@@ -431,16 +525,16 @@ class _Explorer:
 
     def _has(self, trial: _Trial, wanted: tuple[str, object]) -> bool:
         fault = self.fault(trial)
-        return fault is not None and _key(trial.run, fault) == wanted
+        return fault is not None and _key(trial, fault) == wanted
 
 
-def _key(run: Run, fault: _Fault) -> tuple[str, object]:
+def _key(trial: _Trial, fault: _Fault) -> tuple[str, object]:
     """What is wrong, and with which variable: of faults that agree in both one is reported."""
     if fault.title in ("RAISED", "CHECK") or fault.anomaly is None:
         return fault.title, None
-    if fault.anomaly.kind in (OTHER, NOT_RESTART_SAFE):
+    if fault.anomaly.kind in (OTHER, NOT_RESTART_SAFE, INTERRUPTED):
         return fault.title, None
-    return fault.title, fault.anomaly.subject(run.steps).access.place
+    return fault.title, fault.anomaly.subject(trial.steps).access.place
 
 
 def _raised(error: BaseException) -> str:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from refdist.disk import READ, REMOVE, RENAME
 from refdist.insight.anomalies import Anomaly
 from refdist.insight.commuting import Effect
 from refdist.insight.outcomes import Outcome, text
-from refdist.insight.schedules import PROGRAM, Run, Step
+from refdist.insight.schedules import PROGRAM, Step
 from refdist.notebook import drawing
 
 LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
+KILLS_LIMITS = LIMITS.replace("; not of files", ", and of kills before each step of refdist's files; not of others")
+FILES = {RENAME: "saves", REMOVE: "removes", READ: "restores"}  # the steps of files that are shown, in words
 SHOWN = 40  # lines of a schedule, and characters of a value
 
 
@@ -53,9 +56,11 @@ class Finding:
             head += f"{known} of {access.name} ({access.place})" if access.name else known
         if self._lines and self._steps:
             losses = sum(step.lost for step in self._steps)
-            switches = self.switches - losses
+            kills = sum(step.killed for step in self._steps)
+            switches = self.switches - losses - kills
+            head += ", 1 kill" * kills
             head += f", {losses} loss{'es' * (losses != 1)}" * bool(losses)
-            head += f", {switches} switch{'es' * (switches != 1)}" * bool(switches or not losses)
+            head += f", {switches} switch{'es' * (switches != 1)}" * bool(switches or not losses + kills)
             head += " and no schedule has it with fewer" * (self._fewest and self.switches > 0)
         return head
 
@@ -95,6 +100,7 @@ class Report:
         runs: how often the program was run in all.
         first: after how many runs a fault was first found, those of whole functions included; None where none was.
         losses: in how many runs one or two workers were lost.
+        kills: in how many runs the program was killed while it saved, and began again.
         results: (what the program came to, in how many classes).
         sampled: what was run of the other classes, where there were too many.
         reasons: why nothing is proved, where that is so although nothing was found.
@@ -107,6 +113,7 @@ class Report:
         self.runs = 0
         self.first: int | None = None
         self.losses = 0
+        self.kills = 0
         self.sampled: list[str] = []
         self.reasons: list[str] = []
         self.interrupted = False
@@ -150,10 +157,15 @@ class Report:
             return f"found {len(self.findings)} fault{'s' * (len(self.findings) != 1)} in {schedules}{first}"
         return f"nothing is wrong in {schedules}, and nothing is proved:"
 
+    def _limits(self) -> str:
+        """What it is proved of."""
+        return KILLS_LIMITS if self.kills else LIMITS
+
     def _told(self) -> list[str]:
         """What is to be known of it: what was run besides, and why nothing is proved."""
         lost = f"and with workers lost, each before an access of its function, in {self.losses} runs"
-        return [*[lost] * bool(self.losses), *self.reasons, *self.sampled]
+        killed = f"and killed before each step of a file that it saves, in {self.kills} runs"
+        return [*[lost] * bool(self.losses), *[killed] * bool(self.kills), *self.reasons, *self.sampled]
 
     def _came_to(self) -> str:
         """The results, those of most classes first; "" where there is none."""
@@ -164,7 +176,7 @@ class Report:
                 + " ..." * (len(self._results) > 8))
 
     def __str__(self) -> str:
-        limits = [LIMITS] * self.proved
+        limits = [self._limits()] * self.proved
         results = filter(None, [self._came_to()])
         return "\n".join([self._head(), *limits, *(f"  {note}" for note in self._told()), *results,
                           *(f"\n{finding}" for finding in self.findings)])
@@ -177,18 +189,25 @@ class Report:
             "proved>" if self.proved else f"{len(self.findings)} findings, {len(self.reasons)} reasons>")
 
 
-def table(run: Run, anomaly: Anomaly | None) -> list[str]:
-    """The accesses of a run, with those that an anomaly is made of marked."""
+def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
+    """The accesses of a run, with those that an anomaly is made of marked, and the files that it saves and restores."""
     marked = set() if anomaly is None else set(anomaly.marked)
     versions: dict[int, int] = {}
     read: dict[tuple[object, int], int] = {}
     rows: list[tuple[str, str, str, str]] = []
-    for i, step in enumerate(run.steps):
+    for i, step in enumerate(steps):
         touch, access = step.touch, step.access
         who = "coordinator" if step.process == PROGRAM else f"worker {step.worker}  function {step.process[1]}"
         if step.lost:
             before = f"is lost before {access.operation} of {access.name}" if access.operation else "is lost"
             rows.append((who, before, str(access.place or ""), "<- its function begins again"))
+        if step.killed:
+            rows.append((who, f"is killed before {access.operation} of {access.name}", str(access.place or ""),
+                         "<- the program begins again"))
+            versions.clear()  # its variables are others
+            read.clear()
+        elif access.operation in FILES:
+            rows.append((who, f"{FILES[access.operation]} {access.name}", str(access.place or ""), ""))
         if touch is None:
             continue
         version, note = versions.get(touch.cell, 0), ""

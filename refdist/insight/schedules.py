@@ -10,7 +10,9 @@ Workers are alike: where several rest, the one that has rested longest takes the
 from __future__ import annotations
 
 import dis
+import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -18,17 +20,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from refdist import disk
 from refdist.array.convert import to_numpy
+from refdist.checkpoints.files import INDEX
 from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, Scheduler
 from refdist.coordinator.cluster import Cluster
 from refdist.core import call_site, context_stack
 from refdist.core.call_site import Place
 from refdist.insight.commuting import Touch, touch
+from refdist.insight.kills import Files
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.served import Access, PerWorkerVariable, ServedVariable, here
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import Variable
 
+KILLED = "the program is killed"
 LIMIT = 2500  # steps of a run; more than PATIENCE of `cluster`, after which what waits lets others go on
 
 Process = tuple[int, int]
@@ -42,7 +48,7 @@ class Cut(BaseException):
 
 
 class Pending(NamedTuple):
-    """An access that a process makes when it goes on."""
+    """An access that a process makes when it goes on; or a step in which a file is written, read or removed."""
 
     touch: Touch | None
     operation: str
@@ -63,11 +69,12 @@ class Step:
         access: what it began with.
         after: processes, all of whose steps so far came before this one: functions that were waited for.
         lost: whether the worker was lost instead of making the access; the function begins again.
+        killed: whether the program was killed instead of changing the file; it begins again.
         starts: how many steps the coordinator had made when it scheduled the function that this step begins; else -1.
         value: what the variable held after the access.
     """
 
-    __slots__ = ("access", "after", "lost", "process", "starts", "value", "worker")
+    __slots__ = ("access", "after", "killed", "lost", "process", "starts", "value", "worker")
 
     def __init__(self, process: Process, worker: int | None, access: Pending, after: bool, starts: int) -> None:
         self.process = process
@@ -76,6 +83,7 @@ class Step:
         self.after = after
         self.starts = starts
         self.lost = False
+        self.killed = False
         self.value: Any = None
 
     @property
@@ -105,23 +113,29 @@ class Run(Scheduler):
         decide: who goes on.
         values: whether to keep the values that variables held.
         losses: whether each worker can be lost once, and is started again at once.
+        files: what notes the files that are written, where the program can be killed before each step of that.
+        before: the run that ended when the program was killed, of which this one is the rest.
 
     Attributes:
         steps: what has happened.
         taken: the choices, as `interleaving` takes them.
         others: for each of them, which other ones would have let another process go on.
         losing: for each of them, the one that loses the worker of the function that went on; None for other steps.
+        killing: for each of them, the one that kills the program; None where none does.
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
         cells: what held values, in the order in which it was made.
     """
 
-    def __init__(self, decide: Decide, values: bool = False, losses: bool = False) -> None:
+    def __init__(self, decide: Decide, values: bool = False, losses: bool = False, files: Files | None = None,
+                 before: Run | None = None) -> None:
+        self.before = before
         self.steps: list[Step] = []
-        self.taken: list[int] = []
-        self.others: list[list[int]] = []
-        self.losing: list[int | None] = []
+        self.taken: list[int] = [] if before is None else list(before.taken)
+        self.others: list[list[int]] = [[] for _ in self.taken]
+        self.losing: list[int | None] = [None for _ in self.taken]
+        self.killing: list[int | None] = [None for _ in self.taken]
         self.disturbances: dict[str, None] = {}
         self.cut = ""
         self.several = 0
@@ -129,6 +143,8 @@ class Run(Scheduler):
         self._decide = decide
         self._values = values
         self._losses = losses
+        self._files = files
+        self._thread = threading.get_ident()
         self._numbers: dict[int, int] = {}  # of the cells, by id
         self._clusters: list[Cluster] = []
         self._pending: dict[Process, Pending] = {}
@@ -145,6 +161,8 @@ class Run(Scheduler):
         Raises:
             Cut: it was not followed to its end.  Whatever the program raises.
         """
+        if self._files is not None:
+            disk.watch.value = self._file
         try:
             with self, variable_creator_scope(self._create):
                 try:
@@ -152,6 +170,7 @@ class Run(Scheduler):
                 finally:
                     self._settle()
         finally:
+            disk.watch.value = None
             if not self.cut:
                 self.cut = "ended"
             for cluster in self._clusters:
@@ -192,6 +211,7 @@ class Run(Scheduler):
             self.others.append([i for i in processes.values() if i != chosen])
             lost = Option(LOSE, f"worker {options[chosen].task}")
             self.losing.append(options.index(lost) if options[chosen].action == GO_ON and lost in options else None)
+            self.killing.append(None)
         self._note(options[chosen], number)
         return chosen
 
@@ -242,6 +262,34 @@ class Run(Scheduler):
             self._pending[process] = Pending(touch(access, cell, used), access.operation, shown, place,
                                              access.variable)
 
+    def _file(self, step: str, path: str, descriptor: int | None) -> None:
+        """A file will be written, read or removed; what changes it is a choice, unless the program was killed."""
+        assert self._files is not None
+        if not self._files.note(step, path, descriptor):
+            raise self.stop(f"it would change {path}")
+        if self.cut:
+            return
+        if here.worker is not None or threading.get_ident() != self._thread:
+            self.disturbed("a function, or a thread of the program's own, saves or restores")
+            return
+        self._settle()
+        name = os.path.basename(path)
+        self._pending[PROGRAM] = Pending(None, step, "the index" if name == INDEX else name,
+                                         _place(sys._getframe(1))[0], None)
+        choice = self.before is None and step != disk.READ
+        self.several = 2 if choice else 0
+        killed = self._decide(self, {PROGRAM: 0}) == 1
+        if choice:
+            self.taken.append(int(killed))
+            self.others.append([])
+            self.losing.append(None)
+            self.killing.append(1)
+        self._note(Option(COORDINATOR), 0)
+        if killed:
+            self.steps[-1].killed = True
+            self._files.keep()
+            raise self.stop(KILLED)
+
     def ended(self, cluster: Cluster, waited: bool) -> None:
         if waited:
             self.steps[-1].after = True  # the one with which it went on
@@ -285,14 +333,16 @@ class Run(Scheduler):
 
 def _caller(access: Access) -> tuple[Place | None, bool]:
     """The line of the program that makes the access, and whether it may use what that returns."""
+    place, used, method = _place(sys._getframe(2))
+    return place, used or method != access.operation
+
+
+def _place(frame: FrameType | None) -> tuple[Place | None, bool, str]:
+    """The line of the program that led to a frame, whether it may use what its call returns, and what it has called."""
     method = ""
-    frame: FrameType | None = sys._getframe(2)
     while frame is not None and call_site.is_between(frame.f_globals.get("__name__", "")):
         method, frame = frame.f_code.co_name, frame.f_back
-    if frame is None:
-        return None, True
-    place, used = _call(frame.f_code, frame.f_lasti)
-    return place, used or method != access.operation
+    return (None, True, method) if frame is None else (*_call(frame.f_code, frame.f_lasti), method)
 
 
 @lru_cache(maxsize=4096)
