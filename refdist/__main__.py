@@ -114,6 +114,9 @@ def main(arguments: list[str] | None = None) -> int:
     if "processes" in options:
         if options.ps < 0 or (options.processes if options.ps else options.workers) is not None:
             parser.error("write -n for workers alone, or --workers and --ps")
+        for name, count in (("-n", options.processes), ("--workers", options.workers)):
+            if count is not None and count < 1:
+                parser.error(f"{name} is {count}; write how many workers are started, 1 or more")
         if options.timeout is not None and not options.timeout > 0:
             parser.error(f"--timeout is {options.timeout:g}; write a number of seconds above 0")
         if options.max_restarts < 0:
@@ -123,6 +126,10 @@ def main(arguments: list[str] | None = None) -> int:
         except (ValueError, OSError) as error:
             parser.error(str(error))
         _launch(options, wanted)
+    for name in ("workers", "replicas_per_worker"):
+        count = vars(options).get(name)
+        if count is not None and count < 1:
+            parser.error(f"--{name.replace('_', '-')} is {count}; write 1 or more")
     interrupts.are_raised()
     if "counts" in options:
         return _compare(options)

@@ -68,6 +68,10 @@ WORDS: dict[str, tuple[list[str], Any]] = {
     "a host to spare": (["--hosts", "one:2,two:2", "-n", "2", "--max-restarts", "3", "--min-workers", "1"],
                         {"size": 2, "fewest": 1, "restarts_at_most": 3}),
     "no room": (["--hosts", "one:2", "-n", "3"], "the hosts one:2 have room for 2 processes, and 3 are wanted"),
+    "no workers": (["-n", "0"], "-n is 0; write how many workers are started, 1 or more"),
+    "fewer than none": (["-n", "-1"], "-n is -1; write"),
+    "no workers on a host": (["--hosts", "one:2", "-n", "0"], "-n is 0; write"),
+    "servers alone": (["--ps", "1", "--workers", "0"], "--workers is 0; write how many workers are started"),
     "no hosts": (["--min-workers", "1", "--max-restarts", "1"], "--min-workers needs --max-restarts and several hosts"),
     "no restarts": (["--hosts", "one,two", "--min-workers", "1"], "--min-workers needs --max-restarts"),
     "more than all": (["--hosts", "one,two", "--max-restarts", "1", "--min-workers", "3"], "write 1 to 2"),
@@ -96,6 +100,24 @@ def test_what_is_asked_for(name: str, monkeypatch: pytest.MonkeyPatch, capsys: p
         return
     wanted = json.loads(started[started.index("launch") + 1])
     assert {name: wanted[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("words", [["run", "--workers", "0"], ["run", "--replicas-per-worker", "-1"],
+                                   ["compare", "--workers", "0"]], ids=" ".join)
+def test_no_workers_are_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main([*words, PROGRAM])
+    assert f"error: {words[1]} is {words[2]}; write 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_host_without_an_address_is_named() -> None:
+    launch = [sys.executable, "-m", "refdist", "launch", "--hosts", "nowhere.invalid:1,localhost:1", PROGRAM]
+    done = subprocess.run(launch, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+                          timeout=HANG)
+    assert done.returncode, done.stdout
+    assert re.search(r"^\[launcher\] .*: no address is known of the host nowhere\.invalid \(.+\)\. Write names or addr",
+                     done.stderr, re.MULTILINE), done.stderr
 
 
 # In processes, on hosts that are network namespaces.

@@ -81,8 +81,42 @@ def test_no_room_in_dev_shm_is_said(before: str, command: list[str | Path]) -> N
     assert re.search(told, done.stderr, re.MULTILINE), done.stderr
 
 
+NO_SHARED_MEMORY = """mkdir -p {0} && mount --rbind /dev {0} && mount -t tmpfs none /dev &&
+for name in null zero urandom random; do touch /dev/$name; mount --bind {0}/$name /dev/$name; done"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("machine")
+@pytest.mark.skipif(bool(options(LAUNCHER, {})), reason="OpenMPI keeps it elsewhere then")
+@pytest.mark.parametrize(("before", "told"), [
+    ("mount -t tmpfs -o ro none /dev/shm", "is read-only. Write `mount -o remount,rw /dev/shm`"),
+    (NO_SHARED_MEMORY, "is missing. Make it: `mkdir -p /dev/shm")], ids=["read-only", "missing"])
+def test_a_dev_shm_that_cannot_be_used_is_said(tmp_path: Path, before: str, told: str) -> None:
+    done = with_shared_memory(before.format(tmp_path), *LAUNCH, SHARED, "writes")
+    assert done.returncode, done.stdout
+    assert re.search(r"^\[workers? [01].* joined the others: /dev/shm of \S+, in which MPI keeps what the processes of "
+                     rf"a host share, {re.escape(told)}", done.stderr, re.MULTILINE), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("files", "told"), [
+    (8, "[launcher] too many open files for the launch command: 8 are allowed on "),
+    (16, "had started: each process of "), (24, " joined the others: each process of ")])
+@pytest.mark.skipif(bool(options(LAUNCHER, {})), reason="the numbers are those of MPICH")
+def test_too_few_files_are_said(files: int, told: str) -> None:
+    done = subprocess.run(["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *LAUNCH, SHARED, "writes"], cwd=ROOT,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=HANG)
+    assert done.returncode and told in done.stderr, done.stderr
+    assert re.search(r"Write `ulimit -n 1024` before .*$", done.stderr), done.stderr
+
+
 def test_what_else_kills_a_process_is_not_blamed_on_its_memory() -> None:
     assert processes.lack_of_memory(signal.SIGSEGV) == ""
+
+
+def test_an_early_end_is_not_blamed_on_a_host_that_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (80, 4096))
+    assert processes.lack_of_files(2) == "" and "may have 80 files" in processes.lack_of_files(32)
 
 
 def alone(value: Any) -> list[Any]:

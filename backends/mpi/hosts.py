@@ -126,6 +126,27 @@ def there(program: str, of_openmpi: bool, hosts: Sequence[Host]) -> list[Host]:
     return [host for host in hosts if host not in asked or host in answered]
 
 
+def without_address(hosts: Iterable[Host]) -> str:
+    """Why nothing was started on some of the hosts: the end of a sentence that names them; "" if all have addresses.
+
+    Said only of a job that has not started: ssh may know names that nobody else does.
+
+    >>> without_address([Host("localhost", 1)])
+    ''
+    """
+    unknown = dict[str, str]()
+    for host in hosts:
+        try:
+            socket.getaddrinfo(host.name, None)
+        except OSError as error:
+            unknown[host.name] = error.strerror or str(error)
+    if not unknown:
+        return ""
+    names = ", ".join(f"{name} ({why})" for name, why in unknown.items())
+    return (f": no address is known of the host{'' if len(unknown) == 1 else 's'} {names}. Write names or addresses "
+            "that this host knows, in --hosts or the file of --hostfile")
+
+
 def _ends_well(process: subprocess.Popen[bytes], until: float) -> bool:
     try:
         return process.wait(max(until - time.monotonic(), 0.0)) == 0

@@ -22,10 +22,12 @@ Standard library only.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
 import re
+import resource
 import secrets
 import select
 import shutil
@@ -34,7 +36,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from refdist.backends.mpi import hosts, logs, processes, restarts
@@ -60,6 +62,20 @@ _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 
+@contextlib.contextmanager
+def _files_are_enough() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        write(prefixed("launcher", f"too many open files for the launch command: {most} are allowed on "
+                       f"{socket.gethostname()}. Write `ulimit -n 1024` before it"))
+        sys.exit(FAILED)
+
+
+@_files_are_enough()
 def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[tuple[str, int]] = (),
          fewest: int | None = None, log_dir: str = "") -> int:
     """Starts workers with a command, and again when one was lost (`restarts`); returns the exit status.
@@ -106,7 +122,7 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
                 return _not_started(f"{error.filename} cannot be made: {error.strerror}")
         key = secrets.token_hex(16)
         after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
-        launch = _Launch(workers, words, key, woken, after)
+        launch = _Launch(workers, where, words, key, woken, after)
         ended = launch.ended(launch.run())
         after.settimeout(LEAVE_SECONDS)  # it may be stopped
         with after, contextlib.suppress(OSError):
@@ -159,8 +175,10 @@ def is_openmpi(program: str) -> bool:
 
 
 class _Launch:
-    def __init__(self, size: int, command: list[str], key: str, woken: socket.socket, after: socket.socket) -> None:
+    def __init__(self, size: int, where: Sequence[hosts.Host], command: list[str], key: str, woken: socket.socket,
+                 after: socket.socket) -> None:
         self._size = size
+        self._where = where  # none for this host, or what mpiexec finds by itself
         self._woken = woken
         self._after = after  # a process that outlives this one
         self._files = b""  # what that removes
@@ -411,8 +429,9 @@ class _Launch:
         # What MPICH's returns when it was told to end, and all supervisors have died of it.
         told = signal.Signals(code).name if code in (signal.SIGINT, signal.SIGTERM) else ""
         if (told or not self._is_of_signals(code)) and self._has_ended_early(code, missing):
+            why = hosts.without_address(self._where) or processes.lack_of_files(self._size)
             self._cause = (f"mpiexec ended with exit status {code}{f', as of {told},' if told else ''} "
-                           f"before {named(missing)} had started")
+                           f"before {named(missing)} had started{'' if told else why}")
             write(prefixed("launcher", self._cause))
             return 128 + code if told else code
         if self._is_of_signals(code) and missing and self._is_one_host():

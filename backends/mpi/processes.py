@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import glob
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ _PF_EXITING = 0x4  # include/linux/sched.h; proc_pid_stat(5), field 9
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED = "/dev/shm"
 _ENOUGH = 64  # MB of it; MPICH takes some for each process
+_FILES, _FILES_EACH = 64, 8  # that a process may need to have open, and for each worker
 
 _came: set[int] = set()  # signals
 
@@ -315,6 +317,34 @@ def lack_of_memory(number: int) -> str:
     return (f": {_SHARED}, in which MPI keeps what the processes of a host share, has {size:.0f} MB, and less than "
             f"{_ENOUGH} of them are free. Remove what fills it, or make it larger: "
             f"`mount -o remount,size=1G {_SHARED}`, or --shm-size=1g for a container")
+
+
+def lack_at_start(workers: int) -> str:
+    """Why MPI may have failed to start on this host: the end of a sentence, "" where that is not known.
+
+    Said only of a job that has failed: how much MPI needs depends on its version, and on how workers are connected.
+
+    Args:
+        workers: how many start on this host.
+    """
+    here = f"{_SHARED} of {socket.gethostname()}, in which MPI keeps what the processes of a host share,"
+    if not os.path.isdir(_SHARED):
+        return (f": {here} is missing. Make it: `mkdir -p {_SHARED} && mount -t tmpfs tmpfs {_SHARED}`, or "
+                f"--tmpfs {_SHARED} for a container")
+    if os.statvfs(_SHARED).f_flag & os.ST_RDONLY:
+        return f": {here} is read-only. Write `mount -o remount,rw {_SHARED}`, or --tmpfs {_SHARED} for a container"
+    if not os.access(_SHARED, os.W_OK | os.X_OK):
+        return f": {here} cannot be written to by this user. Write `chmod 1777 {_SHARED}`"
+    return lack_of_files(workers)
+
+
+def lack_of_files(workers: int) -> str:
+    """The same, if each process may have so few files open that this may be why; else ""."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= _FILES + _FILES_EACH * workers:
+        return ""
+    return (f": each process of {socket.gethostname()} may have {most} files and sockets open (`ulimit -n`), which may "
+            "be too few. Write `ulimit -n 1024` before the command")
 
 
 def remove_shared_memory(names: str) -> None:

@@ -325,6 +325,8 @@ class Supervisor:
             how += "" if self._finished else f"; the job goes on without {'them' if several else it}"
         elif not self._joined:
             how += f" before {it} joined the others"
+            if self._state == "starting" and not self._initialized and -code != signal.SIGBUS:
+                how += processes.lack_at_start(self._who["size"])
         elif code >= 0 and not self._finished:
             how += f" before the end of {its_program}, as by os._exit or exit() in C"
         return how + processes.lack_of_memory(-code)
