@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from refdist.backends.mpi import datagrams
 from refdist.backends.mpi.datagrams import Key, Message
+from refdist.backends.mpi.processes import Place
 from refdist.backends.mpi.watch import Endpoint, Watch
 
 KEY = Key(b"this job", b"sixteen  secrets")
@@ -35,7 +36,7 @@ class Listener(Watch):
         super().__init__(0)
         self._socket.close()
         self._key = key
-        self._peers = [Endpoint("elsewhere", 1, 1)] * SIZE
+        self._peers = [Endpoint("elsewhere", 1, 1, Place("elsewhere", "elsewhere"), ())] * SIZE
         self._turn = TURN
         self.sent: list[tuple[int, Message]] = []
 

@@ -36,12 +36,21 @@ class Namespaces:
         enter: what runs a command on one of them, as ssh does.
     """
 
-    def __init__(self, hosts: int, folder: Path) -> None:
+    def __init__(self, hosts: int, folder: Path, alike: bool = False) -> None:
+        """Notes what is to be built.
+
+        Args:
+            hosts: how many.
+            folder: for the program that enters them.
+            alike: whether all hosts have one name, and processes with the same numbers, as copies of a container.
+        """
         # Namespaces are the machine's, and programs that make them may run more than once at a time.
-        self.names = [f"rfd{os.getpid()}{'abcdefgh'[i]}" for i in range(hosts)]
-        self.head = f"rfd{os.getpid()}h"
+        prefix = f"{'rfc' if alike else 'rfd'}{os.getpid()}"
+        self.names = [f"{prefix}{'abcdefgh'[i]}" for i in range(hosts)]
+        self.head = f"{prefix}h"
         self._folder = folder
         self.enter = folder / "enter"
+        self._alike = alike
 
     def why_not(self) -> str | None:
         """Builds the namespaces; why that is not possible here, or None."""
@@ -77,14 +86,15 @@ class Namespaces:
             ip("-n", self.head, "link", "set", f"v{host}", "master", "br0", "up")
             ip("-n", host, "addr", "add", f"10.77.0.{i}/24", "dev", "eth0")
             ip("-n", host, "link", "set", "eth0", "up")
+        own, name = ("--pid --fork --mount-proc --kill-child", "copy") if self._alike else ("", "$host")
         # What the launcher calls instead of ssh: options, the host, then a quoted command.  OpenMPI keeps files in
         # TMPDIR that hosts do not share.
         self.enter.write_text(
             '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
             f"[ -e {self._folder}/gone.$host ] && exit 255\n"
             f"export TMPDIR={self._folder}/$host OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
-            'mkdir -p $TMPDIR\nexec ip netns exec $host unshare --uts --ipc sh -c '
-            f'"hostname $host; {"" if openmpi() else "exec "}$*"\n')
+            f'mkdir -p $TMPDIR\nexec ip netns exec $host unshare --uts --ipc {own} sh -c '
+            f'"hostname {name}; {"" if openmpi() else "exec "}$*"\n')
         self.enter.chmod(0o755)
 
     def gone(self, name: str, when: Path) -> None:

@@ -15,9 +15,10 @@ from hostile_datagrams import KEY, SIZE, TRUE, TURN, Listener, attack, hostile
 from limits import HANG
 from test_workers import mpiexec
 
-from refdist.backends.mpi import datagrams
+from refdist.backends.mpi import datagrams, processes
 from refdist.backends.mpi.datagrams import ANSWER, ASK, LOST, Message, Notice
-from refdist.backends.mpi.watch import Endpoint, Watch
+from refdist.backends.mpi.processes import Place
+from refdist.backends.mpi.watch import Watch
 
 
 @pytest.mark.parametrize("message", TRUE, ids=lambda message: f"{message.kind}-{message.rank}-{message.number}")
@@ -77,6 +78,20 @@ def test_workers_ask_each_other_what_they_do() -> None:
     assert [watch.given_up for watch in (one, two, three)] == [-1, 3, 3] and one.absent == [2]
 
 
+def test_hosts_of_one_name_are_told_apart() -> None:
+    here, other = Watch(0), Watch(1)
+    own, key = here.listen(False)
+    there = other.listen(False)[0]._replace(process=2**22 + 1)  # which is no process of this host
+    apart = there._replace(place=Place(*(f"{name} 2" for name in there.place)))
+    assert own.host == apart.host and own.addresses == apart.addresses == tuple(processes.addresses())
+    here.join([(own, key), (apart, key)], lambda _: None)
+    assert here.dead() == []
+    assert here._addresses[1] == [(address, there.port) for address in apart.addresses]
+    same = Watch(0)
+    same.join([(same.listen(False)[0], key), (there, key)], lambda _: None)
+    assert same.dead() == [1] and same._addresses[1] == [("127.0.0.1", there.port)]
+
+
 def test_another_job_at_the_port_of_an_old_one_is_not_disturbed() -> None:
     old, *_, new, _, _ = connected(2)
     old.entered(99, "all_reduce (old.py:1)")
@@ -94,7 +109,7 @@ def test_a_port_under_attack_still_answers_its_job_and_no_stranger() -> None:
     mine, _ = watch.listen(True)
     watch._turn = TURN
     watch.entered(3, "all_reduce (train.py:40)")
-    others = Endpoint(mine.host, friend.getsockname()[1], mine.process)
+    others = mine._replace(port=friend.getsockname()[1])
     watch.join([(mine, KEY), *[(others, KEY)] * (SIZE - 1)], lambda _: None)
     for i, (_, datagram) in enumerate(hostile(4000)):
         stranger.sendto(datagram, ("127.0.0.1", mine.port))

@@ -60,7 +60,8 @@ def connected(address: list[Any], cluster: Mapping[str, str], rank: int, token: 
 
 
 def hello(cluster: Mapping[str, str], rank: int) -> dict[str, Any]:
-    return {"rank": rank, "task": NAMES[rank], "cluster": dict(cluster), "host": "here", "process": 100 + rank}
+    return {"rank": rank, "task": NAMES[rank], "cluster": dict(cluster), "host": "here", "place": "here",
+            "process": 100 + rank}
 
 
 def join(address: list[Any], cluster: Mapping[str, str], rank: int, seconds: float = HANG, token: str = "") -> Any:
@@ -118,9 +119,9 @@ def test_one_that_leaves_before_all_have_started_mpi_ends_the_others(
 
 def test_processes_of_several_hosts_are_mapped_in_runs(cluster: dict[str, str]) -> None:
     made = pmi.Server(socket.socket(), "", cluster)
-    made._hosts = {0: "one", 1: "two", 2: "two"}
+    made._places = {0: "one", 1: "two", 2: "two"}
     assert made._mapping() == "(vector,(0,1,1),(1,1,2))"
-    made._hosts = {0: "one", 1: "two", 2: "one"}
+    made._places = {0: "one", 1: "two", 2: "one"}
     assert made._mapping() == "(vector,(0,1,1),(1,1,1),(0,1,1))"
 
 
@@ -215,6 +216,17 @@ def test_what_cannot_start(tasks: dict[Task, str], token: str, says: str, monkey
     monkeypatch.setenv("REFDIST_TOKEN", token)
     with pytest.raises(refdist.errors.RefdistError, match=rf"RD17\] starting with TF_CONFIG: .*{says}"):
         gather.gather(0, tasks, 5.0)
+
+
+@pytest.mark.skipif(is_openmpi(), reason="it says something else first")
+def test_a_first_worker_without_an_address_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("REFDIST_TOKEN", "x")
+    monkeypatch.setattr(gather, "_SPEAK", 0.0)
+    tasks = {Task("worker", 0): "nowhere.invalid:2222", Task("worker", 1): "two:2222"}
+    with pytest.raises(refdist.errors.RefdistError, match=r"RD01.*waited for worker 0 at nowhere\.invalid:2222: \w+"):
+        gather.gather(1, tasks, 1.0)
+    assert re.fullmatch(r"\[worker 1\] waits for worker 0 at nowhere\.invalid:2222: \w+.*\n", capsys.readouterr().err)
 
 
 def test_openmpi_is_started_by_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,21 @@ def test_the_other_hosts_say_what_has_become_of_a_worker(hosts: Namespaces, kind
     assert two if kind == "stuck" and not openmpi() else (zero or two if "died" in why else zero and two), done.stderr
 
 
+def test_hosts_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
+    if openmpi():
+        pytest.skip("OpenMPI's mpiexec takes them for one")
+    alike = Namespaces(2, tmp_path, alike=True)
+    if (why := alike.why_not()) is not None:
+        pytest.skip(why)
+    try:
+        done = on_hosts(alike, "1,1", str(HERE / "faults.py"), "kill", "1", SECONDS=LONG, **OFI)
+    finally:
+        alike.remove()
+    assert done.returncode == 137, done.stderr
+    assert re.search(MISSED.format(n=0, why="worker 1 died"), done.stderr), done.stderr
+    assert re.search(LINE.format(n=0, host="copy", state="is dead"), done.stderr), done.stderr
+
+
 @pytest.mark.parametrize(("kind", "victim", "status"), [("os._exit", 1, 4), ("os._exit 0", 2, 70), ("kill", 0, 137)])
 def test_the_status_is_that_of_the_lost_worker_whichever_host_ends_first(hosts: Namespaces, kind: str, victim: int,
                                                                          status: int) -> None:

@@ -8,6 +8,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,35 @@ def test_the_next_process_takes_over_the_desk_of_one_that_is_gone() -> None:
     assert [answer["answer"] for answer in second.work()] == ["printed"]
     assert (second.desk is not None, written) == (True, ["[worker 1] lost\n"])
     second.close()
+
+
+def test_nothing_is_lost_when_many_workers_speak_at_once() -> None:
+    # Linux keeps as few as 10 datagrams for one who has not read them (net.unix.max_dgram_qlen).
+    written: list[str] = []
+    name, size = f"refdist.test.{uuid.uuid4()}", 24
+    desk = Line(name, written.append)
+    states = desk.become_desk().states
+
+    def speak(rank: int) -> None:
+        line = Line(name, written.append)
+        for state in ("running", "starting", "joined"):
+            assert line.send(change(rank, state, size=size, of=size))
+        for number in range(5):
+            assert line.send(said(rank, f"warning {number} of {rank}", 0.0, status=0, warning=True))
+        assert line.send({**said(rank, f"last line of {rank}", HANG), "size": size, "of": size})
+        line.close()
+
+    speakers = [threading.Thread(target=speak, args=(rank,)) for rank in range(size)]
+    for speaker in speakers:
+        speaker.start()
+    while desk.work() or any(speaker.is_alive() for speaker in speakers):
+        pass
+    desk.work()
+    assert {state["state"] for state in states.values()} == {"joined"} and len(states) == size
+    text = "".join(written)
+    assert all(f"[worker {rank}] last line of {rank}\n" in text for rank in range(size)), text
+    assert text.count("warning") == 5 * size
+    desk.close()
 
 
 LIE = {"rank": 0, "size": 1, "of": 1, "text": "a lie", "wait": 0, "status": 1}

@@ -23,7 +23,7 @@ from limits import HANG
 from refdist import errors, journal
 from refdist.backends.mpi import alone, failure, pipes, pmi, processes, supervised
 from refdist.backends.mpi.launch import _Launch
-from refdist.backends.mpi.messages import SocketChannel
+from refdist.backends.mpi.messages import SocketChannel, _check_names, _connected
 from refdist.backends.mpi.reports import Desk
 from refdist.backends.mpi.start import limit
 from refdist.backends.mpi.supervisor import (
@@ -35,6 +35,7 @@ from refdist.backends.mpi.supervisor import (
     seconds_to_wait,
 )
 from refdist.backends.mpi.transport import MPITransport
+from refdist.workers.launcher import Task
 
 ROOT = Path(__file__).parents[1]
 PYTHON_ALONE = [sys.executable, "-I", "-S", alone.__file__]
@@ -313,3 +314,15 @@ def test_a_supervisor_that_was_killed_is_named_though_the_others_are_told_to_end
     assert (run._desk.cause or run._lost(143)) == 137
     assert capfd.readouterr().err == ("[launcher] the supervisor of worker 1 (process 7) was killed, and all workers "
                                       "have ended with it\n")
+
+
+def test_a_task_on_a_host_without_an_address_is_named() -> None:
+    says = r"RD01\] starting: ps 0 is on the host nowhere\.invalid, and \S+ knows no address of that: .*/etc/hosts"
+    with pytest.raises(errors.RefdistError, match=says):
+        _connected(Task("ps", 0), ("nowhere.invalid", 1), b"key", Task("chief", 0))
+
+
+def test_hosts_of_one_name_cannot_have_parameter_servers() -> None:
+    _check_names(["one", "two"])
+    with pytest.raises(errors.RefdistError, match=r"RD17\] starting: 2 hosts have the name one\. Give each"):
+        _check_names(["one", "two", "one"])

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refdist import errors
-from refdist.backends.mpi import alone, pmi
+from refdist.backends.mpi import alone, pmi, processes
 from refdist.backends.mpi.launch import is_openmpi, mpiexec
 from refdist.workers.launcher import Task, prefixed
 
@@ -65,7 +65,7 @@ def gather(rank: int, tasks: Mapping[Task, str], seconds: float) -> None:
     if rank == 0:
         _serve(address, token, cluster, shown)
     hello = {"rank": rank, "task": list(cluster)[rank], "cluster": cluster, "host": socket.gethostname(),
-             "process": os.getpid()}
+             "place": " ".join(processes.place()), "process": os.getpid()}
     joined = _joined(address, token, hello, shown, seconds)
     # MPI says as the last thing of all that this process ends, when Python has closed its own files.
     os.environ.update(PMI_FD=str(joined.detach()), PMI_RANK=str(rank), PMI_SIZE=str(len(tasks)))
@@ -124,16 +124,17 @@ def _joined(address: list[Any], token: str, hello: Mapping[str, Any], shown: str
     missing, why = [first], ""
     line: pmi.Line | None = None
     while time.monotonic() < until:
-        if time.monotonic() > speak_at:
-            speak_at = until
-            sys.stderr.write(prefixed(hello["task"], f"waits for {', '.join(missing)} at {shown}"))
         if line is None:
             try:
-                line = _connected(address, token, hello, shown)
+                line, why = _connected(address, token, hello, shown), ""
             except OSError as error:
                 why = f": {error.strerror or error}"
-                time.sleep(_AGAIN)
-                continue
+        if time.monotonic() > speak_at:
+            speak_at = until
+            sys.stderr.write(prefixed(hello["task"], f"waits for {', '.join(missing)} at {shown}{why}"))
+        if line is None:
+            time.sleep(_AGAIN)
+            continue
         line.socket.settimeout(max(min(until, speak_at) - time.monotonic(), 0.01))
         try:
             reply = line.receive()
@@ -154,9 +155,8 @@ def _joined(address: list[Any], token: str, hello: Mapping[str, Any], shown: str
             line.socket.settimeout(None)
             return line.socket
         missing = answer["missing"]
-    came = why if line is None else ""
     raise errors.error("RD01", _ATTEMPTED, f"not all workers arrived within {seconds:g} s; {hello['task']} has waited "
-                       f"for {', '.join(missing)} at {shown}{came}", "Start the script once for each task of the "
+                       f"for {', '.join(missing)} at {shown}{why}", "Start the script once for each task of the "
                        "cluster, with the index of that task in TF_CONFIG; to wait longer, set REFDIST_TIMEOUT.")
 
 

@@ -24,7 +24,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from refdist import errors
-from refdist.backends.mpi import failure, greeting, supervised
+from refdist.backends.mpi import failure, greeting, processes, supervised
 from refdist.backends.mpi.start import limit, started
 from refdist.workers.channels import LINES, Gone
 from refdist.workers.launcher import CHIEF, Task
@@ -98,7 +98,8 @@ class MPIPeers:
                 name it; the same in all processes.
 
         Raises:
-            RD17: the processes are not the tasks of one cluster.  RD27: mpi4py cannot be used.
+            RD01: a task is gone, or its host has no address.  RD17: the processes are not the tasks of one cluster,
+            or two hosts have one name.  RD27: mpi4py cannot be used.
         """
         self._task = task
         self.channels: dict[Task, list[SocketChannel]] = {}
@@ -108,11 +109,14 @@ class MPIPeers:
             supervised.tell("task", task=task)
             world = mpi.COMM_WORLD
             greeting.compare(world.allgather(greeting.own()), world.Get_rank())
-            everyone = world.allgather((task, socket.gethostname(), os.getpid(), secrets.token_bytes(32)))
+            place = processes.place()
+            everyone = world.allgather((task, socket.gethostname(), place, os.getpid(), secrets.token_bytes(32)))
             key = everyone[0][-1]
-            one_host = len({host for _, host, *_ in everyone}) == 1
-            self._chief = next((process for other, host, process, _ in everyone
-                                if other == _CHIEF and host == socket.gethostname()), 0)
+            networks = {(host, where.network) for _, host, where, *_ in everyone}
+            _check_names([host for host, _ in sorted(networks)])
+            one_host = len(networks) == 1
+            self._chief = next((process for other, _, where, process, _ in everyone
+                                if other == _CHIEF and where.processes == place.processes), 0)
             listener = _listener(one_host, key, len(everyone))
             # Elsewhere a listener has a port, and the name of its host.
             address = listener.address if one_host else (socket.gethostname(), listener.address[1])
@@ -155,6 +159,10 @@ def _connected(other: Task, address: Any, key: bytes, task: Task) -> Connection:
         connection: Connection = Client(address, authkey=key)
         connection.send_bytes(json.dumps(task).encode())
         return connection
+    except socket.gaierror as error:
+        raise errors.error("RD01", "starting", f"{other} is on the host {address[0]}, and {socket.gethostname()} knows "
+                           f"no address of that: {error.strerror}", "Write the name of each host, with its address, "
+                           "into /etc/hosts of all of them.") from error
     except _BROKEN as error:
         raise errors.error("RD01", "starting", f"{other} is gone: {error}") from error
 
@@ -166,6 +174,14 @@ def _accepted(listener: Listener) -> tuple[Task, Connection]:
             return Task(*json.loads(connection.recv_bytes(1000))), connection
         except (AuthenticationError, *_BROKEN):
             pass  # a stranger, or a task that is gone and will be missed
+
+
+def _check_names(hosts: Sequence[str]) -> None:
+    # Tasks reach each other by the names of their hosts.  All see the same, and raise the same.
+    for host in hosts:
+        if hosts.count(host) > 1:
+            raise on_every_worker(errors.error("RD17", "starting", f"{hosts.count(host)} hosts have the name {host}",
+                                               "Give each host a name of its own, which the others know."))
 
 
 def _check(found: Sequence[tuple[Task, Mapping[str, Sequence[int]], object]]) -> None:

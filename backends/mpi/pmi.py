@@ -110,7 +110,7 @@ class Server:
         self._tasks = list(cluster)  # their names, by rank
         self._changed = threading.Condition()
         self._lines: dict[int, Line] = {}
-        self._hosts: dict[int, str] = {}
+        self._places: dict[int, str] = {}
         self._who: dict[int, str] = {}
         self._all = False  # whether all have come, and been told so
         self._values: dict[str, str] = {}  # what MPI's processes tell each other
@@ -172,7 +172,7 @@ class Server:
             if wrong:
                 line.send(json.dumps({"wrong": wrong}))
                 return -1
-            self._lines[rank], self._hosts[rank], self._who[rank] = line, str(hello["host"]), who
+            self._lines[rank], self._places[rank], self._who[rank] = line, str(hello["place"]), who
             missing = [task for number, task in enumerate(self._tasks) if number not in self._lines]
             self._all = not missing
             for each in self._lines.values():
@@ -225,7 +225,7 @@ class Server:
     def _mapping(self) -> str:
         # Which processes share a host, as runs of neighbours: (number of the host, 1, how many processes).
         numbers: dict[str, int] = {}
-        hosts = [numbers.setdefault(self._hosts[rank], len(numbers)) for rank in range(len(self._tasks))]
+        hosts = [numbers.setdefault(self._places[rank], len(numbers)) for rank in range(len(self._tasks))]
         return "(vector," + ",".join(f"({host},1,{len(list(run))})" for host, run in groupby(hosts)) + ")"
 
     def _left(self, rank: int, line: Line) -> None:

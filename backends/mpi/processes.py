@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import glob
 import os
 import resource
 import shutil
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -28,6 +30,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED = "/dev/shm"
 _ENOUGH = 64  # MB of it; MPICH takes some for each process
 _FILES, _FILES_EACH = 64, 8  # that a process may need to have open, and for each worker
+_SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
 
 _came: set[int] = set()  # signals
 
@@ -153,6 +156,49 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+class Place(NamedTuple):
+    """Where a process is.
+
+    Hosts may have one name, as containers that are copies of each other, so what Linux knows itself goes with it.
+
+    Attributes:
+        processes: equal for two processes that see each other in /proc.
+        network: equal for two processes that reach each other at 127.0.0.1.
+    """
+
+    processes: str
+    network: str
+
+
+def machine() -> str:
+    """The name of this host, and the number that Linux has given to its start, where it says one."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{socket.gethostname()} {file.read().strip()}"
+    return socket.gethostname()
+
+
+def place() -> Place:
+    """Where this process is."""
+    return Place(*(f"{machine()} {_namespace(kind)}" for kind in ("pid", "net")))
+
+
+def _namespace(kind: str) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/self/ns/{kind}")
+    return ""
+
+
+def addresses() -> list[str]:
+    """The addresses (IPv4) of this host at which other ones may reach it."""
+    answers = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without an address
+                answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answers.append(socket.inet_ntoa(answer[20:24]))  # struct ifreq: a name, a family, a port, the address
+    return [address for address in answers if not address.startswith("127.")]
 
 
 def begin() -> None:

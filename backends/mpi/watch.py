@@ -3,7 +3,8 @@
 Nothing here goes through MPI (`failure`).  A worker asks all others when it gives up a rendezvous, and they give it up
 too, so that all report the same failure at the same time.  It learns that another one is dead
 
-* on its own host from /proc, at its next look;
+* on its own host from /proc, at its next look; which host that is Linux says and not its name (`processes.Place`),
+  which copies of a container have in common;
 * on another host from the supervisor there, which is the parent of the dead one and knows at once.  A worker that has
   joined the others hands its supervisor what that has to send (`datagrams.Notice`);
 * from OpenMPI itself, where that notices.
@@ -14,8 +15,9 @@ Between hosts MPICH may never return from a call, once a process is dead with wh
 that again without a limit.  A worker to which this happens knows as much as the others, and a thread reports in place
 of the one that is stuck, when that does not look for some seconds.
 
-Between hosts the port is open to all interfaces, since no name says which one the others use; a job on one host listens
-to that host only.  What comes from elsewhere is not believed and not answered (`datagrams`).
+Between hosts the port is open to all interfaces, since no name says which one the others use, and what is sent goes to
+each address that a worker says its host has: the names of hosts may have none, or that of another one.  A job on one
+host listens to that host only.  What comes from elsewhere is not believed and not answered (`datagrams`).
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from refdist.backends.mpi import datagrams
+from refdist.backends.mpi import datagrams, processes
 from refdist.backends.mpi.datagrams import ANSWER, ASK, LOST, Address, Key, Message, Notice
 
 ANSWER_SECONDS = 1.0
@@ -42,13 +44,18 @@ class Endpoint(NamedTuple):
     """Where a worker answers.
 
     Attributes:
-        host, port: its address.
+        host: what its host is called.
+        port: of its address there.
         process: the id of its process.
+        place: where that is.
+        addresses: of the host, for workers on other ones.
     """
 
     host: str
     port: int
     process: int
+    place: processes.Place
+    addresses: tuple[str, ...]
 
 
 class Watch:
@@ -75,11 +82,11 @@ class Watch:
         self._lost: Callable[[int], object] = lambda _: None
         self._stands_in = False
         self._call: object = None
-        self._host = socket.gethostname()
+        self._place = processes.place()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._key = datagrams.new_key()
         self._peers: list[Endpoint] = []
-        self._addresses: list[Address | None] = []
+        self._addresses: list[list[Address]] = []
         self._told: set[int] = set()  # workers that are dead, as others say
         self._turn = 0  # of this worker's questions
         self._answers: dict[int, tuple[int, str]] = {}  # in this turn
@@ -96,7 +103,8 @@ class Watch:
     def listen(self, one_host: bool) -> tuple[Endpoint, Key]:
         """Opens the port, which on one host is closed to others; where this worker answers, and a key."""
         self._socket.bind(("127.0.0.1" if one_host else "", 0))
-        return Endpoint(self._host, self._socket.getsockname()[1], os.getpid()), self._key
+        return Endpoint(socket.gethostname(), self._socket.getsockname()[1], os.getpid(), self._place,
+                        tuple(processes.addresses())), self._key
 
     def join(self, found: list[tuple[Endpoint, Key]], hand_over: Callable[[Notice], object],
              stand_in: Callable[[], object] | None = None, lost: Callable[[int], object] = lambda _: None) -> None:
@@ -110,22 +118,20 @@ class Watch:
         """
         self._stand_in, self._lost = stand_in, lost
         self._peers = [endpoint for endpoint, _ in found]
-        self._addresses = [None] * len(found)
+        self._addresses = [[(address, peer.port) for address in self._reached_at(peer)] for peer in self._peers]
         self._key = found[0][1]
         threading.Thread(target=self._run, args=(hand_over,), daemon=True, name="refdist watch").start()
 
+    def _reached_at(self, peer: Endpoint) -> Sequence[str]:
+        return ["127.0.0.1"] if peer.place.network == self._place.network else peer.addresses
+
+    def _is_here(self, peer: Endpoint) -> bool:
+        return peer.place.processes == self._place.processes
+
     def _run(self, hand_over: Callable[[Notice], object]) -> None:
-        # The network is asked for addresses here, because that may take its time.
-        known: dict[str, str | None] = {self._host: "127.0.0.1"}
-        for rank, peer in enumerate(self._peers):
-            if peer.host not in known:
-                known[peer.host] = None
-                with contextlib.suppress(OSError):
-                    known[peer.host] = socket.gethostbyname(peer.host)
-            if (number := known[peer.host]) is not None:
-                self._addresses[rank] = (number, peer.port)
         key = self._key.job.hex(), self._key.secret.hex()
-        others = [address for rank, address in enumerate(self._addresses) if address is not None and rank != self.rank]
+        others = [address for rank, addresses in enumerate(self._addresses) if rank != self.rank
+                  for address in addresses]
         for start in range(0, len(others), _ADDRESSES):
             hand_over(Notice(self.rank, key, others[start:start + _ADDRESSES]))
         while True:
@@ -189,7 +195,7 @@ class Watch:
             time.sleep(_STUCK_SECONDS)
 
     def _send(self, rank: int, message: Message) -> None:
-        if (address := self._addresses[rank]) is not None:
+        for address in self._addresses[rank]:
             with contextlib.suppress(OSError):
                 self._socket.sendto(datagrams.sealed(message, self._key), address)
 
@@ -200,7 +206,7 @@ class Watch:
     def dead(self) -> list[int]:
         """Workers whose process on this host is gone, and those of which others say so."""
         return [rank for rank, peer in enumerate(self._peers) if rank != self.rank and (
-            rank in self._told or (peer.host == self._host and _state(peer.process) in ("gone", "Z", "X")))]
+            rank in self._told or (self._is_here(peer) and _state(peer.process) in ("gone", "Z", "X")))]
 
     def report(self) -> str:
         """What every worker is doing, one line each."""
@@ -209,7 +215,7 @@ class Watch:
         lines = []
         self.absent = [rank for rank in range(len(self._peers))
                        if rank != self.rank and rank not in dead and answers.get(rank, (-1,))[0] < self.count]
-        for rank, (host, _, pid) in enumerate(self._peers):
+        for rank, peer in enumerate(self._peers):
             if rank == self.rank:
                 text = f"is in call {self.count}: {self.status()}"
             elif rank in dead:
@@ -219,8 +225,8 @@ class Watch:
                 where = "is elsewhere in the program; its last call was" if rank in self.absent else "is in call"
                 text = f"{where} {count}: {status}"
             else:
-                text = "is stopped" if host == self._host and _state(pid) == "T" else "does not answer"
-            lines.append(f"  worker {rank} on {host} (process {pid}) {text}")
+                text = "is stopped" if self._is_here(peer) and _state(peer.process) == "T" else "does not answer"
+            lines.append(f"  worker {rank} on {peer.host} (process {peer.process}) {text}")
         return "\n".join(lines)
 
     def _ask(self) -> dict[int, tuple[int, str]]:
