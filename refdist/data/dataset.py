@@ -191,6 +191,10 @@ class Dataset(Functions):
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """The elements of this dataset and then those of another.
 
+        Args:
+            dataset: its elements are nests of arrays with the structure and dtypes of this one's, of any shapes.
+            name: without effect.
+
         Raises:
             RD25: not a dataset.  RD26: elements of another structure or dtype, where that is known.
 

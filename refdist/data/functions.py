@@ -71,6 +71,11 @@ class Functions(Transformations):
     def filter(self, predicate: Callable[..., object], name: str | None = None) -> Dataset:
         """Keeps the elements for which the function returns True.
 
+        Args:
+            predicate: takes an element, a tuple as several arguments, and returns one bool, or a scalar array of dtype
+                bool.
+            name: without effect.
+
         Raises:
             RD25, RD34: not a function, or one that does not return one bool.
             What the function raises, with a note that names the element.
@@ -89,6 +94,11 @@ class Functions(Transformations):
 
     def take_while(self, predicate: Callable[..., object], name: str | None = None) -> Dataset:
         """The elements before the first one for which the function returns False.
+
+        Args:
+            predicate: takes an element, a tuple as several arguments, and returns one bool, or a scalar array of dtype
+                bool.
+            name: without effect.
 
         >>> from refdist.data import Dataset
         >>> list(map(int, Dataset.range(9).take_while(lambda n: n < 3)))
@@ -111,6 +121,12 @@ class Functions(Transformations):
 
     def scan(self, initial_state: object, scan_func: Callable[[Any, Any], object], name: str | None = None) -> Dataset:
         """Maps elements with a state: `scan_func(state, element)` returns the next state and the new element.
+
+        Args:
+            initial_state: a nest of arrays, or of what can be made arrays, of any shapes and dtypes.
+            scan_func: takes a state and an element, and returns the next state, whose structure and dtypes are those of
+                `initial_state`, and the new element, a nest of arrays.
+            name: without effect.
 
         >>> import numpy as np
         >>> from refdist.data import Dataset
@@ -169,6 +185,10 @@ class Functions(Transformations):
     def flat_map(self, map_func: Callable[..., object], name: str | None = None) -> Dataset:
         """The elements of the datasets that `map_func` returns, one dataset after another.
 
+        Args:
+            map_func: takes an element, a tuple as several arguments, and returns a dataset.
+            name: without effect.
+
         Raises:
             RD25, RD34: bad arguments, or a function that does not return a dataset.
             RD26: datasets whose elements differ in structure, dtypes or ranks.
@@ -201,6 +221,9 @@ class Functions(Transformations):
 
     def apply(self, transformation_func: Callable[[Any], object]) -> Dataset:
         """The dataset that a function returns for this one.
+
+        Args:
+            transformation_func: takes this dataset and returns one.
 
         >>> from refdist.data import Dataset
         >>> [batch.tolist() for batch in Dataset.range(3).apply(lambda dataset: dataset.batch(2))]

@@ -86,12 +86,18 @@ class Optional:
     def has_value(self, name: str | None = None) -> np.bool_:
         """Whether there is an element, as a scalar array.
 
+        Args:
+            name: without effect.
+
         Source: tf.experimental.Optional.has_value.
         """
         return np.bool_(self._values != ())
 
     def get_value(self, name: str | None = None) -> Any:
         """The element.
+
+        Args:
+            name: without effect.
 
         Raises:
             RD29: it is empty.

@@ -44,6 +44,12 @@ def _no_option(attempted: str) -> Exception:
 class DistributeOptions(_Checked):
     """The options that concern distribution.
 
+    Attributes:
+        auto_shard_policy: how workers divide the dataset, an AutoShardPolicy.
+
+    Raises:
+        RD20: an option that does not exist.  RD25: a value of another type.
+
     Source: tf.data.experimental.DistributeOptions.
     """
 

@@ -174,6 +174,12 @@ class Pipeline:
     def reduce(self, initial_state: object, reduce_func: Callable[[Any, Any], object], name: str | None = None) -> Any:
         """Calls `state = reduce_func(state, element)` for all elements, and returns the last state, which is an array.
 
+        Args:
+            initial_state: a nest of arrays, or of what can be made arrays, of any shapes and dtypes.
+            reduce_func: takes a state and an element, and returns the next state, whose structure and dtypes are those
+                of `initial_state`.
+            name: without effect.
+
         Raises:
             RD25: not a function.  RD26: the structure or dtype of the state changes.
             What the function raises, with a note that names the element.
@@ -185,6 +191,9 @@ class Pipeline:
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.
+
+        Args:
+            name: without effect.
 
         >>> import refdist
         >>> refdist.data.Dataset.from_tensors([1, 2]).get_single_element()
@@ -214,6 +223,10 @@ class Pipeline:
         """The same elements with these options; options that they do not set keep their values.
 
         Setting the Options afterwards has no effect on the dataset.
+
+        Args:
+            options: those to be set.
+            name: without effect.
 
         Raises:
             RD25: `options` is not an Options.

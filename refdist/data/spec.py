@@ -19,6 +19,11 @@ from refdist.array.convert import dtype_of, is_array, is_text
 class TensorSpec:
     """Shape and dtype; None in a shape is an unknown length, None instead of a shape an unknown rank.
 
+    Attributes:
+        shape: a tuple of ints and None, or None.
+        dtype: NumPy's.
+        name: without effect; specs that differ in it alone are equal.
+
     >>> TensorSpec([None, 3], np.float32)
     TensorSpec(shape=(None, 3), dtype=float32)
 

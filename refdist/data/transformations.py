@@ -51,7 +51,8 @@ class Transformations(Pipeline):
             name: without effect.
 
         Raises:
-            RD25: a size below 1.  RD26: shapes, dtypes or structures differ; the message has the numbers of the rows.
+            RD25, RD34: a size that is no integer, or below 1.
+            RD26: shapes, dtypes or structures differ; the message has the numbers of the rows.
 
         Source: tf.data.Dataset.batch.
         """
@@ -88,7 +89,7 @@ class Transformations(Pipeline):
         [[1, 0], [2, 3]]
 
         Raises:
-            RD05: padding of another kind of number.  RD25: a size below 1.
+            RD05: padding of another kind of number.  RD25, RD34: a size that is no integer, or below 1.
             RD26: rows of different structure, dtype or rank, or longer than the shape.
 
         Source: tf.data.Dataset.padded_batch.
@@ -117,7 +118,10 @@ class Transformations(Pipeline):
             self._origin and self._origin.batched(batch_size, drop_remainder))
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        """The rows of every element.
+        """The rows of every element: where that is a nest of arrays of shapes [rows, ...], nests of arrays [...].
+
+        Args:
+            name: without effect.
 
         Raises:
             RD15: a scalar.  RD26: components with different numbers of rows.
@@ -133,8 +137,17 @@ class Transformations(Pipeline):
                 name: str | None = None) -> Dataset:
         """Cuts batches of any size into batches of `batch_size` rows, or of several sizes in turn.
 
+        Elements are nests of arrays of shapes [rows, ...], before and after it, with the same dtypes.
+
+        Args:
+            batch_size: the rows of each batch; or a list of ints, or an array of integers of shape [n], for batches of
+                several sizes in turn.
+            drop_remainder: whether a last, shorter batch is dropped.
+            name: without effect.
+
         Raises:
-            RD15: a scalar.  RD34: a size below 1.  RD26: batches that do not fit together.
+            RD15: a scalar.  RD25, RD34: a size that is no integer, or below 1.
+            RD26: batches that do not fit together.
 
         Source: tf.data.Dataset.rebatch.
         """
@@ -156,12 +169,19 @@ class Transformations(Pipeline):
 
         If elements are nests, each component becomes a dataset.
 
+        Args:
+            size: how many elements a window has.
+            shift: how many elements after the one before a window begins; None for `size`.
+            stride: the distance of two elements of a window: 2 takes every second one.
+            drop_remainder: whether windows at the end that are shorter are dropped.
+            name: without effect.
+
         >>> from refdist.data import Dataset
         >>> [list(map(int, one)) for one in Dataset.range(5).window(3, shift=2)]
         [[0, 1, 2], [2, 3, 4], [4]]
 
         Raises:
-            RD25: a number below 1.
+            RD25, RD34: a number that is no integer, or below 1.
 
         Source: tf.data.Dataset.window.
         """
@@ -184,6 +204,13 @@ class Transformations(Pipeline):
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Pairs of a number, int64, and an element.
 
+        Args:
+            start: the number of the first element, which may be negative.
+            name: without effect.
+
+        Raises:
+            RD25, RD34: `start` is no integer, or less than -2**63.
+
         Source: tf.data.Dataset.enumerate.
         """
         start = count_of("enumerate", "start", start, -(1 << 63))
@@ -202,6 +229,16 @@ class Transformations(Pipeline):
         With a seed, the first iteration is the same in every run, and so is each later one.  The order is not that of
         TensorFlow.  None for `reshuffle_each_iteration` means True.
 
+        Args:
+            buffer_size: how many elements are kept to draw from.
+            seed: an int, from which the order follows; None for another order in every run, which all workers of a
+                distributed dataset have alike.
+            reshuffle_each_iteration: whether each iteration has another order.
+            name: without effect.
+
+        Raises:
+            RD25, RD34: a size or seed that is no integer, or a size below 1.
+
         Source: tf.data.Dataset.shuffle.
         """
         size = sys.maxsize
@@ -218,6 +255,13 @@ class Transformations(Pipeline):
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """The elements `count` times over; None and negative numbers mean without end.
 
+        Args:
+            count: how many times.
+            name: without effect.
+
+        Raises:
+            RD25: `count` is neither an integer nor None.
+
         Source: tf.data.Dataset.repeat.
         """
         if count is not None:
@@ -233,6 +277,13 @@ class Transformations(Pipeline):
     def take(self, count: int, name: str | None = None) -> Dataset:
         """The first `count` elements; a negative number means all.
 
+        Args:
+            count: how many.
+            name: without effect.
+
+        Raises:
+            RD25: `count` is no integer.
+
         Source: tf.data.Dataset.take.
         """
         count = count_of("take", "count", count)
@@ -243,6 +294,13 @@ class Transformations(Pipeline):
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
         """All but the first `count` elements; a negative number skips all.
+
+        Args:
+            count: how many.
+            name: without effect.
+
+        Raises:
+            RD25: `count` is no integer.
 
         Source: tf.data.Dataset.skip.
         """
@@ -256,8 +314,13 @@ class Transformations(Pipeline):
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
         """Every `num_shards`-th element, beginning with number `index`.
 
+        Args:
+            num_shards: how many parts there are, 1 or more.
+            index: the number of the part, from 0.
+            name: without effect.
+
         Raises:
-            RD25, RD34: an index outside [0, num_shards).
+            RD25, RD34: a number that is no integer, or an index outside [0, num_shards).
 
         Source: tf.data.Dataset.shard.
         """
@@ -277,6 +340,10 @@ class Transformations(Pipeline):
 
     def cache(self, filename: str = "", name: str | None = None) -> Dataset:
         """Keeps the elements in memory once they have all been read.
+
+        Args:
+            filename: "" for memory, which is all that there is here.
+            name: without effect.
 
         Raises:
             RD20: a `filename`, where TensorFlow would store them.
@@ -305,6 +372,13 @@ class Transformations(Pipeline):
 
     def prefetch(self, buffer_size: int | None, name: str | None = None) -> Dataset:
         """Reads up to `buffer_size` elements ahead in another thread; AUTOTUNE and None mean 2.
+
+        Args:
+            buffer_size: how many elements; 0 for none, without a thread.
+            name: without effect.
+
+        Raises:
+            RD25, RD34: no integer, or one below -1, which is AUTOTUNE.
 
         Source: tf.data.Dataset.prefetch.
         """
