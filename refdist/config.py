@@ -68,7 +68,11 @@ class LogicalDeviceConfiguration(NamedTuple):
 
 
 def when_changed(call: Callable[[], None]) -> None:
-    """Registers a function that is called whenever the machine is sized or divided."""
+    """Registers a function that is called whenever the machine is sized or divided.
+
+    Args:
+        call: the function.
+    """
     _machine.value.watchers.append(call)
 
 
@@ -117,6 +121,10 @@ def logical_parts(kind: str, physical: int) -> list[devices.LogicalPart]:
     """The logical devices of a type on `physical` devices, in order.
 
     A stated number (REFDIST_DEVICES, set_simulated_devices) is dealt out to the physical devices in turn.
+
+    Args:
+        kind: the type, as "GPU".
+        physical: how many devices of this type there are.
     """
     _stated()
     if (kind, physical) not in _machine.value.parts:
@@ -236,7 +244,15 @@ def reset_simulated_devices() -> None:
 @contextmanager
 def temporary_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu_hosts: int = 1,
                       advice: str = "") -> Iterator[None]:
-    """`set_simulated_devices` for the length of a `with` block; `advice` is added to the error for any other device."""
+    """`set_simulated_devices` for the length of a `with` block; `advice` is added to the error for any other device.
+
+    Args:
+        cpu, gpu, tpu, tpu_hosts: as `set_simulated_devices` takes them.
+        advice: the end of a message.
+
+    Raises:
+        RD25, RD34: as `set_simulated_devices`.
+    """
     with devices_kept():
         set_simulated_devices(cpu=cpu, gpu=gpu, tpu=tpu, tpu_hosts=tpu_hosts)
         _machine.value.advice = advice
@@ -302,6 +318,10 @@ def experimental_connect_to_cluster(cluster_spec_or_resolver: object, job_name: 
 def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
     """The canonical name of a device that exists.
 
+    Args:
+        device: a name, as "GPU:0", or a LogicalDevice.
+        argument: what the caller calls it, for messages.
+
     Raises:
         RD24: not a device name, or the machine was sized and does not have it.
     """
@@ -321,6 +341,11 @@ def check_device(device: str | LogicalDevice, argument: str = "device") -> str:
 
 def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argument: str = "device") -> list[str]:
     """The canonical names of different devices of this process.
+
+    Args:
+        strategy: who asks, for messages.
+        wanted: names, or LogicalDevices.
+        argument: what the caller calls one of them, for messages.
 
     Raises:
         RD24: no such device.  RD25, RD34: a device twice, or one of another task.
@@ -342,6 +367,11 @@ def check_own_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argu
 
 def replica_devices(strategy: str, wanted: Sequence[str | LogicalDevice], argument: str = "device") -> list[str]:
     """The canonical names of the devices on which a strategy has replicas: those wanted, or as many as `scaled` says.
+
+    Args:
+        strategy: who asks, for messages.
+        wanted: names, or LogicalDevices.
+        argument: what the caller calls one of them, for messages.
 
     Raises:
         RD24: no such device.  RD25, RD34: a device twice, or one of another task.

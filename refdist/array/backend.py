@@ -334,6 +334,9 @@ def set_backend(name: str) -> None:
     A strategy can only be used with the backend it was made with, so choose first; the default strategy follows.
     Its mirrored variables can still be read (`.numpy()`).
 
+    Args:
+        name: of the backend.
+
     >>> import refdist
     >>> refdist.set_backend("simulated")
     >>> refdist.array_module().__name__

@@ -159,9 +159,14 @@ class Checkpoint:
 
         Of a mirrored variable one copy is written; of one that is synchronized on read, what `read_value()` returns.
 
+        Args:
+            file_prefix: the path of the file, without its ending.
+            options: without effect.
+
         Raises:
             RD01, RD02: not all workers make this call.
             RD09: called in a replica.  RD13: a variable that cannot be read outside replicas.
+            RD25, RD34: not a path, or one that no file can have.
             RD27: the package safetensors is not installed.
             RD31: a variable is not numeric, JSON cannot hold a state, or the file cannot be written.
 
@@ -215,8 +220,13 @@ class Checkpoint:
         Attributes that are set later take their values then.  If not one of the existing variables has a value in
         the file, a warning says so.
 
+        Args:
+            save_path: what `write` or `save` returned.
+            options: without effect.
+
         Raises:
-            RD09: called in a replica.  RD27: the package safetensors is not installed.
+            RD09: called in a replica.  RD25, RD34: not a path, or one that no file can have.
+            RD27: the package safetensors is not installed.
             RD31: the file cannot be read, or a shape or dtype differs.
 
         Source: tf.train.Checkpoint.read.
@@ -250,6 +260,14 @@ class Checkpoint:
     def save(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes "file_prefix-N", where N is the number of saves, and makes it the latest checkpoint of its folder.
 
+        Args:
+            file_prefix: the beginning of the path, as "run/ckpt"; its folder is made if necessary.
+            options: without effect.
+
+        Raises:
+            RD01, RD02, RD09, RD13, RD25, RD27, RD31, RD34: as `write`; RD31 also if `save_counter` cannot count
+            further.
+
         Source: tf.train.Checkpoint.save.
         """
         attempted = "Checkpoint.save"
@@ -277,6 +295,13 @@ class Checkpoint:
         """As `read`, and restores `save_counter`; None does nothing, as `latest_checkpoint` may return it.
 
         What is asserted of the status is then never so.
+
+        Args:
+            save_path: what `save` or `latest_checkpoint` returned.
+            options: without effect.
+
+        Raises:
+            RD09, RD25, RD27, RD31, RD34: as `read`.
 
         Source: tf.train.Checkpoint.restore.
         """

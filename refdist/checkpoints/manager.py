@@ -110,6 +110,7 @@ class CheckpointManager:
             checkpoint_number: the number at the end of the name; None for `save_counter`, which counts this save in
                 both cases.
             check_interval: whether to do nothing until `checkpoint_interval` steps have passed.
+            options: without effect.
 
         Returns:
             The path; None if it is too early, or this step was saved already.

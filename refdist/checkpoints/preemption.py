@@ -102,6 +102,10 @@ class PreemptionCheckpointHandler:
 
         What the function raises on one worker is raised by this call on all of them.
 
+        Args:
+            distributed_train_function: the function, of one step.
+            args, kwargs: what it is called with.
+
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.run.
         """
         try:
@@ -118,6 +122,9 @@ class PreemptionCheckpointHandler:
 
     def save_checkpoint_if_preempted(self, *args: object, **kwargs: object) -> None:
         """Saves if any worker is to end, and ends if its grace period is over; the arguments are passed to `save`.
+
+        Args:
+            args, kwargs: what `save` of the manager, or `save_fn` of the TerminationConfig, is called with.
 
         Source: tf.distribute.experimental.PreemptionCheckpointHandler.save_checkpoint_if_preempted.
         """

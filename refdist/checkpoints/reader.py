@@ -107,6 +107,9 @@ def checkpoints_iterator(checkpoint_dir: str | os.PathLike[str], min_interval_se
 def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
     """Opens a checkpoint, or the newest one of a folder.
 
+    Args:
+        ckpt_dir_or_file: the folder, or what `save` returned.
+
     >>> import os, tempfile, refdist
     >>> path = refdist.train.Checkpoint(v=refdist.Variable([1.0, 2.0])).save(os.path.join(tempfile.mkdtemp(), "run"))
     >>> reader = refdist.train.load_checkpoint(os.path.dirname(path))
@@ -131,6 +134,9 @@ def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReade
 
 def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
     """(name, shape) of every array in a checkpoint.
+
+    Args:
+        ckpt_dir_or_file: the folder of a checkpoint, or what `save` returned.
 
     Raises:
         RD27, RD31: as `load_checkpoint`.
