@@ -264,6 +264,9 @@ class Strategy(OneOfAKind):
     def experimental_local_results(self, value: object) -> tuple[Any, ...]:
         """The components of `value` on this worker; of a nest, one nest per replica.
 
+        Args:
+            value: of any kind: a PerReplica, Mirrored or variable, an array, or a nest of them.
+
         Source: tf.distribute.Strategy.experimental_local_results.
         """
         require(self, Call.LOCAL_RESULTS)
@@ -271,6 +274,9 @@ class Strategy(OneOfAKind):
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[[ValueContext], object]) -> Any:
         """A PerReplica of what `value_fn` returns for each replica.
+
+        Args:
+            value_fn: called once for each replica with a ValueContext; it returns one object of any kind.
 
         >>> import refdist
         >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -386,7 +392,11 @@ class Strategy(OneOfAKind):
         return self.extended.experimental_make_numpy_dataset(numpy_input, session)
 
     def make_dataset_iterator(self, dataset: Iterable[object]) -> InputIterator:
-        """An iterator over a dataset whose batches are split over the replicas."""
+        """An iterator over a dataset whose batches are split over the replicas.
+
+        Args:
+            dataset: as `experimental_distribute_dataset` takes it.
+        """
         _warn("make_dataset_iterator", "experimental_distribute_dataset")
         return InputIterator(self.experimental_distribute_dataset(dataset))
 
@@ -441,6 +451,10 @@ class Strategy(OneOfAKind):
 
     def group(self, value: object, name: str | None = None) -> Any:
         """Waits for a value; there is nothing to wait for.
+
+        Args:
+            value: of any kind, most often a result of `run`.
+            name: without effect but for what is returned.
 
         Returns:
             The only leaf of the local results, where there is one and no name is given; else None.

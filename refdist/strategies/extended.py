@@ -170,7 +170,11 @@ class StrategyExtended(OneOfAKind):
         return seed
 
     def check_reader(self, attempted: str) -> None:
-        """Raises where the code that runs does not read distributed datasets: every program reads its own."""
+        """Raises where the code that runs does not read distributed datasets: every program reads its own.
+
+        Args:
+            attempted: what the program does, for messages.
+        """
 
     # Running.
 

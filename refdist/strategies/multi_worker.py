@@ -75,6 +75,10 @@ class _EitherName(type):
 class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy, metaclass=_EitherName):
     """The strategy with the arguments that it had before TensorFlow 2.4.
 
+    Args:
+        communication: how workers sum, a CommunicationImplementation.
+        cluster_resolver: says which worker this is; None asks TF_CONFIG.
+
     Source: tf.distribute.experimental.MultiWorkerMirroredStrategy.
     """
 

@@ -40,17 +40,36 @@ class Plan(CrossDeviceOps):
     """Base of refdist's own CrossDeviceOps: they list their transfers and leave the sums to the backend."""
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """The transfers for a value of `nbytes` bytes on each of `sources`, through the first destination."""
+        """The transfers for a value of `nbytes` bytes on each of `sources`, through the first destination.
+
+        Args:
+            sources: the devices that have a value.
+            destinations: those that get the result, at least one.
+            nbytes: of one value.
+        """
         return _by_way_of(destinations[0], sources, destinations, nbytes)
 
     def reduce_implementation(self, reduce_op: ReduceOp, per_replica_value: DistributedValues, destinations: object,
                               options: CommunicationOptions) -> Any:
-        """The sum, by this plan."""
+        """The sum, by this plan.
+
+        Args:
+            reduce_op: SUM or MEAN.
+            per_replica_value: a nest of arrays, or of IndexedSlices, of the same shape and dtype on each device.
+            destinations: where the result goes: a device, several, or a value whose devices are meant.
+            options: without effect.
+        """
         return self._reduced(reduce_op, [(per_replica_value, destinations)])[0]
 
     def batch_reduce_implementation(self, reduce_op: ReduceOp, value_destination_pairs: Pairs,
                                     options: CommunicationOptions) -> Any:
-        """`reduce_implementation` for each pair."""
+        """`reduce_implementation` for each pair.
+
+        Args:
+            reduce_op: SUM or MEAN.
+            value_destination_pairs: values of the replicas, and where each result goes.
+            options: without effect.
+        """
         return [self.reduce_implementation(reduce_op, value, destinations, options)
                 for value, destinations in value_destination_pairs]
 
@@ -104,7 +123,13 @@ class Plan(CrossDeviceOps):
     sums = True
 
     def record(self, leaves: Sequence[Sequence[Part]], sources: Sequence[str], target: Destinations) -> None:
-        """Records the transfers of one call, if there is a journal."""
+        """Records the transfers of one call, if there is a journal.
+
+        Args:
+            leaves: for every leaf one contribution per device, an array or IndexedSlices.
+            sources: where the contributions are.
+            target: where the results go.
+        """
         if journal.recording.value is None:
             return
         sizes = tuple(self._packs([collectives.nbytes(contributions[0]) for contributions in leaves]))
@@ -114,7 +139,11 @@ class Plan(CrossDeviceOps):
         return [move for nbytes in sizes for move in self.transfers(sources, destinations, nbytes)]
 
     def check_devices(self, sources: Sequence[str]) -> None:
-        """Raises when no value can be reduced to all of these devices."""
+        """Raises when no value can be reduced to all of these devices.
+
+        Args:
+            sources: the devices that have a value, and get the result.
+        """
 
     def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Part], destinations: Sequence[str]) -> Any:
         return collectives.reduce(backend, op, contributions)
@@ -143,7 +172,13 @@ class ReductionToOneDevice(Plan):
         self.sums = accumulation_fn is None
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """n transfers to the summing device and one to each destination."""
+        """n transfers to the summing device and one to each destination.
+
+        Args:
+            sources: the devices that have a value.
+            destinations: those that get the result, at least one.
+            nbytes: of one value.
+        """
         return _by_way_of(self._device or destinations[0], sources, destinations, nbytes)
 
     def _one(self, backend: Backend, op: ReduceOp, contributions: Sequence[Part], destinations: Sequence[str]) -> Any:
@@ -165,7 +200,13 @@ class _Packed(Plan):
         self._checked: Sequence[str] | None = None
 
     def transfers(self, sources: Sequence[str], destinations: Sequence[str], nbytes: int) -> list[Transfer]:
-        """Of an all-reduce when the value goes to all of `sources`, otherwise through the first destination."""
+        """Of an all-reduce when the value goes to all of `sources`, otherwise through the first destination.
+
+        Args:
+            sources: the devices that have a value.
+            destinations: those that get the result, at least one.
+            nbytes: of one value.
+        """
         if set(sources) != set(destinations):
             return super().transfers(sources, destinations, nbytes)
         return self._all_reduce_transfers(sources, nbytes)
@@ -175,7 +216,13 @@ class _Packed(Plan):
 
     def batch_reduce_implementation(self, reduce_op: ReduceOp, value_destination_pairs: Pairs,
                                     options: CommunicationOptions) -> Any:
-        """The sums of all pairs in one call when all go where they come from, else one by one."""
+        """The sums of all pairs in one call when all go where they come from, else one by one.
+
+        Args:
+            reduce_op: SUM or MEAN.
+            value_destination_pairs: values of the replicas, and where each result goes.
+            options: without effect.
+        """
         if value_destination_pairs and len({place for value, destinations in value_destination_pairs for place in (
                 devices_of(value), destinations_of(destinations, "batch_reduce").devices)}) == 1:
             return self._reduced(reduce_op, value_destination_pairs)
@@ -211,7 +258,14 @@ class NcclAllReduce(_Packed):
                 for step in range(2 * (count - 1)) for i in range(count)]
 
     def check_devices(self, sources: Sequence[str]) -> None:
-        """Raises unless all devices are GPUs."""
+        """Raises unless all devices are GPUs.
+
+        Args:
+            sources: the devices that have a value, and get the result.
+
+        Raises:
+            RD34: one of them is not a GPU.
+        """
         if sources is self._checked:
             return
         for device in sources:

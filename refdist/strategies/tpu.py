@@ -173,6 +173,10 @@ class TPUStrategy(OnTPU):
 class ExperimentalTPUStrategy(OnTPU):
     """The strategy under the name that it had before TensorFlow 2.3, without logical devices.
 
+    Args:
+        tpu_cluster_resolver: a TPUClusterResolver; None for this machine's TPU.
+        device_assignment: the cores of every replica, a DeviceAssignment; None makes every core a replica.
+
     Source: tf.distribute.experimental.TPUStrategy.
     """
 

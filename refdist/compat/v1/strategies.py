@@ -24,6 +24,12 @@ class Strategy(base.Strategy):
     def reduce(self, reduce_op: ReduceOp | str, value: object, axis: int | Sequence[int] | None = None) -> Any:
         """One value from the values of all replicas; see `refdist.Strategy.reduce`.
 
+        Args:
+            reduce_op: how they are combined, a ReduceOp or its name, as "SUM".
+            value: what `run` has returned: a nest of values of each replica, arrays of numbers of the same shape and
+                dtype.
+            axis: dimensions that are reduced, too, an int or several; None for none.
+
         Source: tf.compat.v1.distribute.Strategy.reduce.
         """
         return super().reduce(reduce_op, value, axis)
@@ -59,6 +65,11 @@ class MultiWorkerMirroredStrategy(multi_worker.ExperimentalMultiWorkerMirroredSt
 
 class TPUStrategy(tpu.OnTPU, Strategy):
     """refdist.TPUStrategy without logical devices, in the first version.
+
+    Args:
+        tpu_cluster_resolver: a TPUClusterResolver; None for this machine's TPU.
+        steps_per_run: without effect; None for 1.
+        device_assignment: the cores of every replica, a DeviceAssignment; None makes every core a replica.
 
     Source: tf.compat.v1.distribute.experimental.TPUStrategy.
     """
@@ -111,6 +122,9 @@ class ParameterServerStrategy(Strategy):
     def run(self, *args: object, **kwargs: object) -> Any:
         """Not supported.
 
+        Args:
+            args, kwargs: not used.
+
         Raises:
             RD20: always.
         """
@@ -119,6 +133,9 @@ class ParameterServerStrategy(Strategy):
     def experimental_distribute_dataset(self, *args: object, **kwargs: object) -> Any:
         """Not supported.
 
+        Args:
+            args, kwargs: not used.
+
         Raises:
             RD20: always.
         """
@@ -126,6 +143,9 @@ class ParameterServerStrategy(Strategy):
 
     def distribute_datasets_from_function(self, *args: object, **kwargs: object) -> Any:
         """Not supported.
+
+        Args:
+            args, kwargs: not used.
 
         Raises:
             RD20: always.
