@@ -75,8 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
                         "FOLDER/attempt_0/worker-1/stdout.log and stderr.log")
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
-    explore.add_argument("--faults", metavar="FAULTS", help=f'lose workers, too: "{explorer.ANY_WORKER}" or '
-                         f'"{explorer.TWO_WORKERS}"; or kill the program while it saves: "{explorer.ANY_CHECKPOINT}"')
+    explore.add_argument("--faults", metavar="FAULTS",
+                         help=f"what else goes wrong: {', '.join(map(repr, explorer.FAULTS))}")
     explore.add_argument("--max-staleness", type=int, metavar="N",
                          help="how many updates may lie between a function's read of a variable and its write")
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")

@@ -76,7 +76,7 @@ def test_a_program_that_trains_on_after_it_was_done_is_found_and_replayed(tmp_pa
     report = refdist.explore(wrong, faults=KILLS)
     [finding] = report.findings
     assert finding.title == "NOT RESTART-SAFE" and ", 1 kill\n" in str(finding)
-    assert "the result is 4.0; of a program that is not killed, it is 3.0" in finding.why
+    assert "the result is 4.0; without the kill, it is 3.0" in finding.why
     assert f'--faults "{KILLS}" --choices' in str(finding) and "interleaving" not in str(finding)
     right, shown = explorer.replay(wrong, finding.choices, faults=KILLS)
     assert not right and shown.endswith("result: 4.0")

@@ -54,11 +54,13 @@ class Cluster(Functions):
     """The simulated workers of one coordinator.
 
     Attributes:
+        servers: how many parameter servers there are.
         ready: whether the coordinator can go on, asked while it waits.
     """
 
     def __init__(self, extended: ParameterServerExtended) -> None:
         super().__init__(extended.workers)
+        self.servers = len(extended.parameter_devices)
         self.ready: Callable[[], bool] = _always
         self._extended = extended
         self._workers = [Worker(i) for i in range(extended.workers)]

@@ -4,9 +4,9 @@ In this order: the quiet schedule, twice, because nothing can be said of a progr
 run for each pair of functions of which the quiet run predicts a lost update; then one run for each class of schedules
 (`reduction`), to the end or for two thirds of the budget; where that is not the end, some others (`sampling`).  Where
 workers can be lost, each run of a class is followed by those in which the worker of a function is lost before one of
-its accesses; what comes after a loss has one order.  Where the program can be killed, it is killed before each step of
-each file that refdist writes (`kills`), and begins again: from there on, all classes are run, once for each state of
-the files.
+its accesses, or the server of the variable; what comes after a loss has one order.  Where the program can be killed, it
+is killed before each step of each file that refdist writes (`kills`), and begins again: from there on, all classes are
+run, once for each state of the files.
 What is found is made shorter, and run again for the report.
 """
 
@@ -29,7 +29,7 @@ from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import Finding, Report, table
 from refdist.insight.sampling import by_lot, by_priorities, probability
-from refdist.insight.schedules import KILLED, PROGRAM, Cut, Decide, Process, Run, Step
+from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, Cut, Decide, Faults, Process, Run, Step
 
 Program = Callable[[], object]
 Check = Callable[[Any], object]
@@ -40,15 +40,18 @@ PREDICTIONS = 10  # runs that confirm them
 NO_OPTION = "there is no such option"
 KEPT = 5  # findings of different kinds that are reported
 
-# What `faults` can be, and how many workers are lost in a run at most.
-ANY_WORKER, TWO_WORKERS = "any worker, once", "any two workers, once each"
-ANY_CHECKPOINT = "any checkpoint, once"
-LOST_WORKERS = {ANY_WORKER: 1, TWO_WORKERS: 2, ANY_CHECKPOINT: 0}
+# What `faults` can be.
+FAULTS = {
+    "any worker, once": Faults(workers=1),
+    "any two workers, once each": Faults(workers=2),
+    "any parameter server, once": Faults(servers=1),
+    "any checkpoint, once": Faults(kills=1),
+}
 KNOWN = "the files are as after another kill"
 
 
 class _Trial(NamedTuple):
-    run: Run  # where the program was killed, what it did afterwards
+    run: Run  # where the program began again, what it did then
     came: Outcome | None  # None where the run was cut
 
     @property
@@ -79,6 +82,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
             accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
             "any two workers, once each": after such a loss another worker is lost as well.
+            "any parameter server, once": a server is lost before an access to one of its variables.  A program that
+            ends with RD33 begins again, and has to come to what it comes to otherwise.
             "any checkpoint, once": the program is killed before each write, fsync, rename and removal of a file by
             which refdist saves a checkpoint, and begins again with the files as they were.  It has to come to what it
             comes to otherwise.  What it has saved is removed after each run.
@@ -169,9 +174,9 @@ class _Explorer:
         for name, value in (("program", program), ("check", check)):
             if not callable(value) and (name == "program" or value is not None):
                 raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
-        if faults not in (None, *LOST_WORKERS):
+        if faults not in (None, *FAULTS):
             raise errors.error("RD34", "explore", f"faults is {faults!r}",
-                               f"Pass None or {' or '.join(map(repr, LOST_WORKERS))}.")
+                               f"Pass None or {' or '.join(map(repr, FAULTS))}.")
         bound = as_integer(max_staleness)
         if max_staleness is not None and (bound is None or bound < 0):
             raise errors.error("RD25", "explore", f"max_staleness is {max_staleness!r}", "Pass an int of 0 or more, or "
@@ -179,6 +184,7 @@ class _Explorer:
         self._program = program
         self._check = check
         self._faulty = faults
+        self._possible = FAULTS.get(faults or "", NO_FAULTS)
         self._bound = bound
         self._budget = _seconds(budget)
         self._end = time.monotonic() + self._budget
@@ -195,7 +201,8 @@ class _Explorer:
 
     def explore(self) -> Report:
         """All of it; an interrupt ends it, and what is known by then is reported."""
-        report = Report(self._asked())
+        report = Report(self._asked(), "workers lost, each before an access of its function," if self._possible.workers
+                        else "a parameter server lost, before each access to a variable of it,")
         trials: list[_Trial] = []
         try:
             trials.append(self.attempt(_quiet))
@@ -220,7 +227,7 @@ class _Explorer:
     def _search(self, report: Report, quiet: _Trial) -> str:
         """Looks for faults; returns how the program differs between runs of one schedule, if it does."""
         saves = any(killing is not None for killing in quiet.run.killing)
-        if self._faulty == ANY_CHECKPOINT and not saves:
+        if self._possible.kills and not saves:
             self._reasons["the program saved no checkpoint"] = None
         returns = quiet.came is not None and quiet.came.value is not None
         if all(step.process == PROGRAM for step in quiet.run.steps) and not (saves and returns):
@@ -230,8 +237,9 @@ class _Explorer:
         for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
             self._note(trial)
         classes: list[_Trial] = []
-        if LOST_WORKERS.get(self._faulty or "", 0):
-            self._reasons["what comes after the loss of a worker was run in one order"] = None
+        if self._possible.workers or self._possible.servers:
+            lost = "worker" if self._possible.workers else "parameter server"
+            self._reasons[f"what comes after the loss of a {lost} was run in one order"] = None
         difference = self._break(report, quiet)
         if difference:
             return difference
@@ -284,7 +292,7 @@ class _Explorer:
     def _break(self, report: Report, trial: _Trial) -> str:
         """Repeats a run with each of the faults; returns how the program differs between such runs, if it does."""
         self._lose(report, trial)
-        right = self._faulty == ANY_CHECKPOINT and trial.came is not None and self.fault(trial) is None
+        right = self._possible.kills and trial.came is not None and self.fault(trial) is None
         for at, killing in enumerate(trial.run.killing if right else []):
             if killing is not None and time.monotonic() < self._end:
                 difference = self._kill(report, [*trial.run.taken[:at], killing])
@@ -313,12 +321,12 @@ class _Explorer:
         return ""
 
     def _lose(self, report: Report, trial: _Trial) -> None:
-        """Repeats a run that was right once for each access, with the worker that makes the access lost before it.
+        """Repeats a run that was right once for each access, with the worker or the server of it lost before it.
 
         Where two workers may be lost, the runs with one loss that are right are repeated in the same way.
         """
         level = [(trial, 0)]
-        for _ in range(LOST_WORKERS.get(self._faulty or "", 0)):
+        for _ in range(self._possible.workers + self._possible.servers):
             following: list[tuple[_Trial, int]] = []
             for base, begin in level:
                 if base.came is None or self.fault(base) is not None:
@@ -339,11 +347,13 @@ class _Explorer:
             states: what does not begin again after a kill that leaves the files in one of these, which others join.
         """
         self._runs += 1
-        files = Files() if self._faulty == ANY_CHECKPOINT else None
-        losses = LOST_WORKERS.get(self._faulty or "", 0) > 0
+        files = Files() if self._possible.kills or self._possible.servers else None
         try:
-            trial = self._carried_out(Run(decide, values, losses, files))
-            if files is not None and trial.run.cut == KILLED:
+            trial = self._carried_out(Run(decide, values, self._possible, files))
+            if trial.came is not None and isinstance(trial.came.error, errors.UnavailableError) and _gone(trial):
+                trial.run.steps[-1].ends = True
+                trial = self._carried_out(Run(decide, values, self._possible, files, trial.run))
+            elif files is not None and trial.run.cut == KILLED:
                 files.put_back()
                 killed = trial.run
                 state = str(killed.steps[-1]), files.state()
@@ -352,7 +362,7 @@ class _Explorer:
                     return _Trial(killed, None)
                 if states is not None:
                     states.add(state)
-                trial = self._carried_out(Run(decide, values, losses, files, killed))
+                trial = self._carried_out(Run(decide, values, self._possible, files, killed))
         finally:
             if files is not None:
                 files.remove()
@@ -411,25 +421,26 @@ class _Explorer:
         known = sorted({str(one) for one in self._serial})
         orders = "all orders" if self._all_orders else f"the {self._tried} orders that were tried"
         whole = f"of whole functions, in {orders}"
-        if trial.run.before is not None:
-            whole = "of a program that is not killed" + f", and {whole}" * (self._tried > 1)
+        if trial.run.before is not None or _gone(trial):
+            whole = f"without the {'loss' if _gone(trial) else 'kill'}" + f", and {whole}" * (self._tried > 1)
         return _Fault(circle.kind.title, f"the result is {came}; {whole}, it is "
                       f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", circle)
 
     def _anomaly(self, trial: _Trial) -> Anomaly | None:
-        """What the last run of a program has that no run of whole functions has; or else that it was killed before."""
-        circle, before = anomaly(trial.run.steps), trial.run.before
-        if before is None:
+        """What the last run of a program has that no run of whole functions has; or else what went wrong before."""
+        broken = next((i for i, step in enumerate(trial.steps) if step.killed or step.server is not None), None)
+        # Of a program that is told of a loss, and goes on, no order of whole functions is asked.
+        circle = None if broken is not None and trial.run.before is None else anomaly(trial.run.steps)
+        if broken is None:
             return circle
-        begin = len(before.steps)
-        return circle.moved(begin) if circle else Anomaly(INTERRUPTED, (begin - 1,))
+        return circle.moved(len(trial.steps) - len(trial.run.steps)) if circle else Anomaly(INTERRUPTED, (broken,))
 
     def _asked(self) -> str:
         asked = [] if self._check is None else ["the check"]
         if self._bound is not None:
             asked.append(f"that nothing is written more than {_updates(self._bound)} after it was read")
         asked = asked or ["that it is as if the functions ran whole, one after the other"]
-        return " and ".join(asked) + ", wherever it is killed while it saves" * (self._faulty == ANY_CHECKPOINT)
+        return " and ".join(asked) + ", wherever it is killed while it saves" * bool(self._possible.kills)
 
     def _options(self) -> str:
         """Those of the command that its choices need."""
@@ -486,7 +497,7 @@ class _Explorer:
     def _shortened(self, quiet: _Trial, trial: _Trial, wanted: tuple[str, object]) -> tuple[list[int], bool]:
         """Choices with as few switches as were found, and whether there are none with fewer."""
         best = _trimmed(trial.run.taken)
-        if any(step.lost or step.killed for step in trial.steps):
+        if any(step.lost or step.killed for step in trial.steps) or _gone(trial):
             return self._undone(best, wanted), False
         level = [quiet]
         left = SHORTENING
@@ -526,6 +537,11 @@ class _Explorer:
     def _has(self, trial: _Trial, wanted: tuple[str, object]) -> bool:
         fault = self.fault(trial)
         return fault is not None and _key(trial, fault) == wanted
+
+
+def _gone(trial: _Trial) -> bool:
+    """Whether a parameter server is lost in it."""
+    return any(step.server is not None for step in trial.steps)
 
 
 def _key(trial: _Trial, fault: _Fault) -> tuple[str, object]:

@@ -37,15 +37,18 @@ class Outcome(NamedTuple):
             return f"{type(self.error).__name__}: {str(self.error).splitlines()[0] if str(self.error) else ''}"
         if self.value is not None:
             return text(self.value)
-        return ", ".join(f"{name} = {text(value)}" for name, value in zip(self.names, self.finals, strict=True))
+        finals = zip(self.names, self.finals, strict=True)
+        return ", ".join(f"{name} = {text(value)}" for name, value in finals) or "None"
 
 
 def outcome(run: Run, returned: Any) -> Outcome:
     """What came of a run that returned this."""
     returned = nest.map_structure(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, returned)
     value = nest.map_structure(_leaf, returned)
-    finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in run.cells)
-    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in run.cells))
+    # Of a cluster that has lost a parameter server, a program makes the variables again, elsewhere.
+    cells = [cell for cell in run.cells if not run.is_gone(cell)]
+    finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in cells)
+    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells))
 
 
 def _leaf(leaf: Any) -> Any:

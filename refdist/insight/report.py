@@ -55,7 +55,7 @@ class Finding:
             known = "" if self.title == self._anomaly.kind.title else f", with a {self._anomaly.kind.title}"
             head += f"{known} of {access.name} ({access.place})" if access.name else known
         if self._lines and self._steps:
-            losses = sum(step.lost for step in self._steps)
+            losses = sum(step.lost or step.server is not None for step in self._steps)
             kills = sum(step.killed for step in self._steps)
             switches = self.switches - losses - kills
             head += ", 1 kill" * kills
@@ -99,7 +99,7 @@ class Report:
         classes: how many classes of schedules were run to their end.
         runs: how often the program was run in all.
         first: after how many runs a fault was first found, those of whole functions included; None where none was.
-        losses: in how many runs one or two workers were lost.
+        losses: in how many runs one or two workers were lost, or a parameter server.
         kills: in how many runs the program was killed while it saved, and began again.
         results: (what the program came to, in how many classes).
         sampled: what was run of the other classes, where there were too many.
@@ -107,7 +107,7 @@ class Report:
         interrupted: whether Ctrl-C ended it.
     """
 
-    def __init__(self, asked: str) -> None:
+    def __init__(self, asked: str, lost: str) -> None:
         self.findings: list[Finding] = []
         self.classes = 0
         self.runs = 0
@@ -118,6 +118,7 @@ class Report:
         self.reasons: list[str] = []
         self.interrupted = False
         self._asked = asked
+        self._lost = lost
         self._results: dict[str, int] = {}
 
     @property
@@ -163,7 +164,7 @@ class Report:
 
     def _told(self) -> list[str]:
         """What is to be known of it: what was run besides, and why nothing is proved."""
-        lost = f"and with workers lost, each before an access of its function, in {self.losses} runs"
+        lost = f"and with {self._lost} in {self.losses} runs"
         killed = f"and killed before each step of a file that it saves, in {self.kills} runs"
         return [*[lost] * bool(self.losses), *[killed] * bool(self.kills), *self.reasons, *self.sampled]
 
@@ -201,13 +202,20 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
         if step.lost:
             before = f"is lost before {access.operation} of {access.name}" if access.operation else "is lost"
             rows.append((who, before, str(access.place or ""), "<- its function begins again"))
+        if step.server is not None:
+            rows.append((f"ps {step.server}", "is lost", "", ""))
+        elif step.failed:
+            rows.append((who, f"fails at {access.operation} of {access.name}", str(access.place or ""), ""))
         if step.killed:
             rows.append((who, f"is killed before {access.operation} of {access.name}", str(access.place or ""),
                          "<- the program begins again"))
-            versions.clear()  # its variables are others
-            read.clear()
         elif access.operation in FILES:
             rows.append((who, f"{FILES[access.operation]} {access.name}", str(access.place or ""), ""))
+        elif step.ends:
+            rows.append(("coordinator", "raises UnavailableError", "", "<- the program begins again"))
+        if step.ends:
+            versions.clear()  # its variables are others
+            read.clear()
         if touch is None:
             continue
         version, note = versions.get(touch.cell, 0), ""

@@ -25,7 +25,7 @@ from refdist.array.convert import to_numpy
 from refdist.checkpoints.files import INDEX
 from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, Scheduler
 from refdist.coordinator.cluster import Cluster
-from refdist.core import call_site, context_stack
+from refdist.core import call_site, context_stack, devices
 from refdist.core.call_site import Place
 from refdist.insight.commuting import Touch, touch
 from refdist.insight.kills import Files
@@ -60,6 +60,23 @@ class Pending(NamedTuple):
 _NOTHING = Pending(None, "", "", None, None)
 
 
+class Faults(NamedTuple):
+    """What can happen to a program, once in a run.
+
+    Attributes:
+        workers: how many workers can be lost; each is started again at once.
+        servers: how many parameter servers can be.
+        kills: how often the program can be killed at a step in which it changes a file.
+    """
+
+    workers: int = 0
+    servers: int = 0
+    kills: int = 0
+
+
+NO_FAULTS = Faults()
+
+
 class Step:
     """A step of a run.
 
@@ -69,12 +86,16 @@ class Step:
         access: what it began with.
         after: processes, all of whose steps so far came before this one: functions that were waited for.
         lost: whether the worker was lost instead of making the access; the function begins again.
-        killed: whether the program was killed instead of changing the file; it begins again.
+        failed: whether the access failed, because its server is lost.
+        killed: whether the program was killed instead of changing the file.
+        server: the number of the parameter server that is lost in this step; None for other steps.
+        ends: whether the program ends here and begins again.
         starts: how many steps the coordinator had made when it scheduled the function that this step begins; else -1.
         value: what the variable held after the access.
     """
 
-    __slots__ = ("access", "after", "killed", "lost", "process", "starts", "value", "worker")
+    __slots__ = ("access", "after", "ends", "failed", "killed", "lost", "process", "server", "starts", "value",
+                 "worker")
 
     def __init__(self, process: Process, worker: int | None, access: Pending, after: bool, starts: int) -> None:
         self.process = process
@@ -83,12 +104,15 @@ class Step:
         self.after = after
         self.starts = starts
         self.lost = False
+        self.failed = False
         self.killed = False
+        self.server: int | None = None
+        self.ends = False
         self.value: Any = None
 
     @property
     def touch(self) -> Touch | None:
-        return None if self.lost else self.access.touch
+        return None if self.lost or self.failed else self.access.touch
 
     def __str__(self) -> str:
         access = self.access
@@ -112,15 +136,16 @@ class Run(Scheduler):
     Args:
         decide: who goes on.
         values: whether to keep the values that variables held.
-        losses: whether each worker can be lost once, and is started again at once.
-        files: what notes the files that are written, where the program can be killed before each step of that.
-        before: the run that ended when the program was killed, of which this one is the rest.
+        faults: what can happen to the program.
+        files: what notes the files that are written; None where the program cannot be killed while it writes.
+        before: the run that ended when the program was killed or lost a server, of which this one is the rest.
 
     Attributes:
         steps: what has happened.
         taken: the choices, as `interleaving` takes them.
         others: for each of them, which other ones would have let another process go on.
-        losing: for each of them, the one that loses the worker of the function that went on; None for other steps.
+        losing: for each of them, the one that loses the worker of the function that went on, or the server of the
+            variable that is accessed; None where none does.
         killing: for each of them, the one that kills the program; None where none does.
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
@@ -128,7 +153,7 @@ class Run(Scheduler):
         cells: what held values, in the order in which it was made.
     """
 
-    def __init__(self, decide: Decide, values: bool = False, losses: bool = False, files: Files | None = None,
+    def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
                  before: Run | None = None) -> None:
         self.before = before
         self.steps: list[Step] = []
@@ -142,9 +167,10 @@ class Run(Scheduler):
         self.cells: list[Variable] = []
         self._decide = decide
         self._values = values
-        self._losses = losses
+        self._faults = faults
         self._files = files
         self._thread = threading.get_ident()
+        self._gone: set[tuple[int, int]] = set()  # parameter servers, by cluster and number
         self._numbers: dict[int, int] = {}  # of the cells, by id
         self._clusters: list[Cluster] = []
         self._pending: dict[Process, Pending] = {}
@@ -178,6 +204,11 @@ class Run(Scheduler):
             if self.cut == "ended":
                 self.cut = ""
 
+    def is_gone(self, variable: Variable) -> bool:
+        """Whether a variable belongs to a strategy that has lost a parameter server."""
+        strategy: Any = variable._created_by if isinstance(variable, ServedVariable) else None
+        return strategy is not None and bool(strategy.extended.lost)
+
     def touch_of(self, process: Process) -> Touch | None:
         """The access that a process makes when it goes on."""
         return self._pending.get(process, _NOTHING).touch
@@ -209,11 +240,21 @@ class Run(Scheduler):
         if len(options) > 1:  # as `interleaving` counts
             self.taken.append(chosen)
             self.others.append([i for i in processes.values() if i != chosen])
-            lost = Option(LOSE, f"worker {options[chosen].task}")
-            self.losing.append(options.index(lost) if options[chosen].action == GO_ON and lost in options else None)
+            lost = self._losing(options[chosen], number)
+            self.losing.append(options.index(lost) if lost in options else None)
             self.killing.append(None)
         self._note(options[chosen], number)
         return chosen
+
+    def _losing(self, option: Option, number: int) -> Option | None:
+        """The loss that would take its access from a process that goes on."""
+        if self._faults.workers:
+            return Option(LOSE, f"worker {option.task}") if option.action == GO_ON else None
+        if not self._faults.servers or option.action not in (COORDINATOR, GO_ON):
+            return None
+        process = PROGRAM if option.action == COORDINATOR else self._on[number, int(option.task)]
+        variable = self._pending.get(process, _NOTHING).variable
+        return None if variable is None else Option(LOSE, f"ps {_server(variable)}")
 
     def _note(self, option: Option, number: int) -> None:
         starts = -1
@@ -231,9 +272,14 @@ class Run(Scheduler):
             starts = known[begun - 1] if begun <= len(known) else 0  # after a loss, a function begins again
         else:
             process = self._on[number, worker]
-        step = Step(process, worker, self._pending.pop(process, _NOTHING),
-                    self._all_ended and option.action == COORDINATOR, starts)
-        step.lost = option.action == LOSE
+        access = _NOTHING if kind == "ps" else self._pending.pop(process, _NOTHING)
+        step = Step(process, worker, access, self._all_ended and option.action == COORDINATOR, starts)
+        if kind == "ps":
+            step.server = int(task)
+            self._gone.add((number, step.server))
+        step.lost = option.action == LOSE and kind != "ps"
+        if self._gone and access.variable is not None:
+            step.failed = (number, _server(access.variable)) in self._gone
         if option.action == COORDINATOR:
             self._all_ended = False
         self.steps.append(step)
@@ -276,7 +322,7 @@ class Run(Scheduler):
         name = os.path.basename(path)
         self._pending[PROGRAM] = Pending(None, step, "the index" if name == INDEX else name,
                                          _place(sys._getframe(1))[0], None)
-        choice = self.before is None and step != disk.READ
+        choice = self._faults.kills and self.before is None and step != disk.READ
         self.several = 2 if choice else 0
         killed = self._decide(self, {PROGRAM: 0}) == 1
         if choice:
@@ -286,7 +332,7 @@ class Run(Scheduler):
             self.killing.append(1)
         self._note(Option(COORDINATOR), 0)
         if killed:
-            self.steps[-1].killed = True
+            self.steps[-1].killed = self.steps[-1].ends = True
             self._files.keep()
             raise self.stop(KILLED)
 
@@ -306,9 +352,12 @@ class Run(Scheduler):
             self._clusters.append(cluster)
             self._begun.append(0)
             self._scheduled.append([])
-            if self._losses:
+            if self._faults.workers:
                 for worker in range(cluster.workers):
                     cluster.add_fault(("worker", worker), None, returns=True)
+            if self._faults.servers and self.before is None and not self._gone:
+                for server in range(cluster.servers):
+                    cluster.add_fault(("ps", server), None)
             if len(self._clusters) > 1:
                 self.disturbed("the program has several coordinators")
             return len(self._clusters) - 1
@@ -329,6 +378,12 @@ class Run(Scheduler):
             self._numbers[id(variable)] = len(self.cells)
             self.cells.append(variable)
         return self._numbers[id(variable)]
+
+
+def _server(variable: Variable) -> int | None:
+    """The number of the parameter server that has a variable."""
+    device = devices.parse(variable.device)
+    return device.task if device.job == "ps" else None
 
 
 def _caller(access: Access) -> tuple[Place | None, bool]:

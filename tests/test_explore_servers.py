@@ -1,0 +1,126 @@
+"""`refdist.explore` loses a parameter server before each access to its variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import refdist
+from refdist.coordinator import ClusterCoordinator
+from refdist.errors import UnavailableError
+from refdist.insight import explorer
+
+SERVERS = "any parameter server, once"
+
+
+def training(folder: Path, restores: bool, handles: bool) -> Callable[[], object]:
+    """Two epochs of two functions, saved after each; the error of a loss is handled by beginning again, or not."""
+    spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1", "p1:1"]})
+    resolver = refdist.cluster_resolver.SimpleClusterResolver(spec)
+
+    def train(epochs_left: list[int]) -> float:
+        strategy = refdist.ParameterServerStrategy(resolver)
+        with strategy.scope():
+            weight, epochs = refdist.Variable(8.0, name="weight"), refdist.Variable(0, name="epochs")
+        checkpoint = refdist.train.Checkpoint(weight=weight, epochs=epochs)
+        if restores:
+            checkpoint.restore(refdist.train.latest_checkpoint(folder))
+            epochs_left[:] = [2 - int(epochs)]
+        coordinator = ClusterCoordinator(strategy)
+
+        def step() -> None:
+            weight.assign_sub(1.0)
+
+        while epochs_left[0]:
+            for _ in range(2):
+                coordinator.schedule(step)
+            coordinator.join()
+            epochs.assign_add(1)
+            epochs_left[0] -= 1
+            checkpoint.save(folder / "ckpt")
+        return float(weight)
+
+    def run() -> float:
+        epochs_left = [2]
+        while handles:
+            try:
+                return train(epochs_left)
+            except UnavailableError:
+                pass
+        return train(epochs_left)
+
+    return run
+
+
+def test_a_program_that_goes_on_with_new_variables_and_does_not_restore_them_is_found(tmp_path: Path) -> None:
+    wrong = training(tmp_path, restores=False, handles=True)
+    report = refdist.explore(wrong, faults=SERVERS)
+    [finding] = report.findings
+    assert finding.title == "NOT RESTART-SAFE" and str(finding).startswith("NOT RESTART-SAFE, 1 loss\n")
+    assert "the result is 6.0; without the loss, and of whole functions, in all orders, it is 4.0" in finding.why
+    right, shown = explorer.replay(wrong, finding.choices, faults=SERVERS)
+    assert not right and shown.endswith("result: 6.0")
+    assert "ps 0                  is lost\n" in shown and "fails at read of weight" in shown
+    assert str(report) == str(refdist.explore(wrong, faults=SERVERS))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("restores", "handles"), [(True, True), (True, False), (False, False)])
+def test_a_program_that_restores_or_begins_anew_is_right(tmp_path: Path, restores: bool, handles: bool) -> None:
+    report = refdist.explore(training(tmp_path, restores, handles), faults=SERVERS)
+    assert not report.findings and not report.proved
+    # Each epoch: two functions, one addition and two variables that are saved; and in the end the result.
+    assert report.losses == 2 * (2 + 1 + 2) + 1
+    assert "what comes after the loss of a parameter server was run in one order" in report.reasons
+    assert f"a parameter server lost, before each access to a variable of it, in {report.losses} runs" in str(report)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_ends_with_the_error_begins_again_in_the_same_run(tmp_path: Path) -> None:
+    right, shown = explorer.replay(training(tmp_path, restores=True, handles=False), [0] * 9 + [1], faults=SERVERS)
+    assert right and "raises UnavailableError" in shown and "<- the program begins again" in shown
+    assert shown.count("is lost") == 1 and shown.endswith("result: 4.0")
+
+
+def test_each_server_is_lost_where_its_own_variables_are_accessed(tmp_path: Path) -> None:
+    whole = training(tmp_path, restores=False, handles=False)
+    gone = []
+
+    def noted() -> object:
+        try:
+            return whole()
+        except UnavailableError as error:
+            gone.append(re.findall(r"ps \d", str(error)))
+            raise
+
+    assert not refdist.explore(noted, faults=SERVERS).findings
+    assert gone.count(["ps 0"]) == 2 * 3 + 1 and gone.count(["ps 1"]) == 2 * 2  # the weight, and the epochs
+
+
+def test_a_program_that_hides_the_error_is_asked_for_its_result(tmp_path: Path) -> None:
+    whole = training(tmp_path, restores=False, handles=False)
+
+    def hides() -> object:
+        try:
+            return whole()
+        except UnavailableError:
+            return None
+
+    [finding] = refdist.explore(hides, faults=SERVERS).findings
+    assert finding.title == "NOT RESTART-SAFE" and "the result is None; without" in finding.why
+
+
+def test_an_error_of_another_kind_after_a_loss_is_found(tmp_path: Path) -> None:
+    whole = training(tmp_path, restores=False, handles=False)
+
+    def renames() -> object:
+        try:
+            return whole()
+        except UnavailableError as error:
+            raise RuntimeError("training failed") from error
+
+    [finding] = refdist.explore(renames, faults=SERVERS).findings
+    assert finding.title == "RAISED" and "training failed" in finding.why
