@@ -602,6 +602,24 @@ def test_what_one_loss_does_not_break_is_broken_by_two() -> None:
     assert ", 1 loss\n" in str(finding)  # one is enough there
 
 
+@pytest.mark.parametrize("step", [counts_then_marks, marks_then_counts, branching])
+def test_two_workers_that_are_lost_at_once_come_to_nothing_new(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, two = program(step, values=(0.0, [0.0, 0.0])), "any two workers, once each"
+    explored = explorer._Explorer(wrong, lambda result: True, "10min", two)
+    results, schedules = set(), []
+    monkeypatch.setattr(explored, "_note", lambda trial: (results.add(str(trial.came)), schedules.append(trial.run)))
+    explored.explore()
+    for quiet in [run for run in schedules if not any(step.lost for step in run.steps)]:
+        for at in range(len(quiet.taken)):
+            def decide(run: Run, processes: Any, taken: Any = quiet.taken, at: int = at) -> int:
+                if at <= len(run.taken) <= at + 1:
+                    return run.several - 1  # the losses are the last options
+                return int(taken[len(run.taken)]) if len(run.taken) < at and run.several else 0
+
+            trial = explored.attempt(decide)
+            assert sum(step.lost for step in trial.run.steps) == 2 and str(trial.came) in results
+
+
 def test_a_check_and_an_exception_are_asked_of_losses_too() -> None:
     report = refdist.explore(program(counts_then_marks, values=(0.0, [0.0, 0.0])), lambda result: result[0] < 3.0,
                              faults=LOSSES)
