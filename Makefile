@@ -74,6 +74,7 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_collectives.py
 	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_mistakes.py tests/test_forks.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
+	.venv-interop/bin/python -m pytest tests/test_keras_jax.py
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_operands.py \
 	    tests/test_tensorflow_notebooks.py
 

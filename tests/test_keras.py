@@ -330,6 +330,23 @@ def test_a_step_is_the_same_on_any_number_of_replicas_and_without_refdist(name: 
             np.testing.assert_allclose(array, other, rtol=2e-6, atol=1e-7)
 
 
+def test_a_stateless_step_is_the_same_on_every_replica() -> None:
+    strategy = mirrored(2)
+    with strategy.scope():
+        weight = keras.Variable([1.0, 2.0])
+        optimizer = keras.optimizers.SGD(0.5)
+        optimizer.build([weight])
+
+    def step() -> Any:
+        replica: Any = refdist.get_replica_context()
+        gradient = torch.tensor([1.0, 2.0]) * (replica.replica_id_in_sync_group + 1)
+        return optimizer.stateless_apply([one.value for one in optimizer.variables], [gradient], [weight.value])[0][0]
+
+    new = strategy.experimental_local_results(strategy.run(step))
+    assert [one.tolist() for one in new] == [[-0.5, -1.0]] * 2
+    assert numbers(weight) == [1.0, 2.0] and int(optimizer.iterations) == 0
+
+
 def test_a_clipped_step_is_that_of_the_sum_and_a_warning_gives_tensorflow_s_number() -> None:
     x, y = np.arange(1, 9, dtype="float32").reshape(8, 1), np.arange(10, 90, 10, dtype="float32").reshape(8, 1)
     moved = {}

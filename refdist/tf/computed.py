@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from refdist import errors
+from refdist import errors, nest
 from refdist.array.convert import HoldsArray
-from refdist.tf.operands import beside
-from refdist.tf.tensors import dtype_name, keras, tensor
+from refdist.tf.operands import beside, numbers
+from refdist.tf.tensors import dtype_name, keras, library, tensor
 
 ops = keras().ops
 
@@ -66,7 +67,11 @@ def _strength(operand: Any) -> int:
 def _like(like: Any, operand: Any) -> Any:
     if isinstance(like, keras().KerasTensor):
         return tensor(operand, name_of(like))
-    return beside(like, operand)
+    if library() == "torch":
+        return beside(like, operand)
+    held = any(ops.is_tensor(leaf) or isinstance(leaf, HoldsArray) for leaf in nest.flatten(operand))
+    is_array = held or isinstance(operand, (np.ndarray, np.generic))
+    return tensor(operand if is_array else numbers(operand, name_of(like)), name_of(like))
 
 
 def quotient(x: Any, y: Any) -> Any:
@@ -111,6 +116,11 @@ def clipped_together(tensors: Iterable[Any], norm: Any, own: Any) -> tuple[list[
     own = global_norm(listed) if own is None else tensor(own)
     factor = ops.divide(norm, ops.maximum(own, norm))
     return [None if one is None else ops.multiply(tensor(one), factor) for one in listed], own
+
+
+def segments(ids: Any) -> int:
+    """How many segments there are, by the largest id."""
+    return int(ops.max(ids)) + 1 if math.prod(ids.shape) else 0
 
 
 def confusion(labels: Any, predictions: Any, classes: Any, dtype: Any) -> Any:

@@ -70,10 +70,10 @@ class StringLookup:
             return np.array([self._texts[number] for number in array.reshape(-1)], object).reshape(array.shape)
         if array.dtype.kind not in "USO":
             raise errors.error("RD25", "StringLookup", f"got an array of dtype {array.dtype}", "Pass texts.")
-        import torch
+        import keras
 
-        return torch.from_numpy(np.array([self._number(text) for text in array.reshape(-1)], np.int64).reshape(
-            array.shape))
+        numbers = np.array([self._number(text) for text in array.reshape(-1)], np.int64)
+        return keras.ops.convert_to_tensor(numbers.reshape(array.shape))
 
     def _number(self, text: Any) -> int:
         text = text.decode() if isinstance(text, bytes) else str(text)

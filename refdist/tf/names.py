@@ -67,7 +67,7 @@ def later(face: ModuleType, name: str) -> Any:
         library = tensors.keras()
         value = library if name == "keras" else getattr(library, name)
     else:
-        value = tensors.torch().Tensor if name == "Tensor" else operations.find(name)
+        value = tensors.kind() if name == "Tensor" else operations.find(name)
     if value is None:
         return missing.refuse(face, name)
     setattr(face, name, value)

@@ -101,7 +101,7 @@ argmin math.argmin (input, axis=0, output_type="int64") : ops.cast(ops.argmin(T(
 math.count_nonzero (input, axis=None, keepdims=None, dtype="int64") :
     ops.cast(ops.sum(ops.cast(ops.not_equal(T(input), 0), "int64"), ints(axis), keepdims=bool(keepdims)), D(dtype))
 math.bincount (arr, minlength=0) : ops.cast(ops.bincount(T(arr), minlength=minlength), "int32")
-math.segment_sum (data, segment_ids) : ops.segment_sum(T(data), T(segment_ids), sorted=True)
+math.segment_sum (data, segment_ids) : ops.segment_sum(T(data), T(segment_ids), segments(T(segment_ids)), sorted=True)
 math.unsorted_segment_sum (data, segment_ids, num_segments) :
     ops.segment_sum(T(data), T(segment_ids), int(num_segments))
 math.confusion_matrix (labels, predictions, num_classes=None, dtype="int32") :

@@ -49,7 +49,7 @@ def install() -> None:
                            "Call it before anything imports TensorFlow, in a new process.")
     if not _installed.value:
         tensors.keras()
-        set_backend("torch")
+        set_backend(tensors.library())
         _installed.value = True
         builtins.__import__ = _answering(builtins.__import__)
 

@@ -57,14 +57,14 @@ class GradientTape:
     array(6., dtype=float32)
 
     Raises:
-        RD20: Keras computes with another library than PyTorch.
+        RD20: Keras computes with JAX.
         RD27: PyTorch or Keras is not installed.
 
     Source: tf.GradientTape.
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        self._torch: Any = torch()
+        self._torch: Any = torch("tf.GradientTape")
         self._persistent = persistent
         self._watches_all = watch_accessed_variables
         self._entered = False

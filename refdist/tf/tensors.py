@@ -1,6 +1,9 @@
 """Keras and its tensors as a program written for TensorFlow expects them.
 
-Tensors are PyTorch's.  Two things about them are TensorFlow's.  Gradients are recorded inside a tape and nowhere else,
+Tensors are PyTorch's, or JAX's with KERAS_BACKEND=jax.  JAX's record nothing, so there is no tape; `.numpy()` they have
+as well.
+
+Of PyTorch's tensors two things are TensorFlow's.  Gradients are recorded inside a tape and nowhere else,
 so PyTorch's recording is off in the thread that first uses Keras or a tape, from then on; a tape turns it on, and puts
 back what was before.  A loop of PyTorch in the same thread says `torch.enable_grad()`; one that does not is told so by
 `backward`.  A tensor that is computed inside a tape is a value inside and outside it: `.numpy()` returns its numbers,
@@ -18,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist import errors
+from refdist import errors, nest
 from refdist.array.convert import HoldsArray
 from refdist.variables.variable import watchers
 
@@ -28,26 +31,47 @@ def keras() -> ModuleType:
     """Keras, connected to the strategies.
 
     Raises:
-        RD20: Keras computes with another library than PyTorch.  RD27: Keras or PyTorch is not installed.
+        RD20: Keras computes with another library than PyTorch and JAX.  RD27: Keras or that library is not installed.
     """
     from refdist.tf import older, operands, tracked
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
-    _prepare()
-    operands.connect()
+    if module.backend.backend() == "torch":
+        _prepare()
+        operands.connect()
+    else:
+        _prepare_jax()
     older.add_names(module)
     tracked.connect(module)
     return module
 
 
-def torch() -> ModuleType:
-    """PyTorch, with which Keras computes."""
-    keras()
+def library() -> str:
+    """The name of what Keras computes with: "torch" or "jax"."""
+    name: str = keras().backend.backend()
+    return name
+
+
+def torch(attempted: str) -> ModuleType:
+    """PyTorch, with which Keras computes.
+
+    Raises:
+        RD20: Keras computes with JAX.
+    """
+    if library() != "torch":
+        raise errors.error("RD20", attempted, "Keras computes with JAX, which differentiates functions",
+                           "Write `jax.value_and_grad` of a function that calls `model.stateless_call`, or set "
+                           "KERAS_BACKEND=torch.")
     import torch
 
-    library: ModuleType = torch
-    return library
+    module: ModuleType = torch
+    return module
+
+
+def kind() -> type:
+    """The class of tensors."""
+    return type(keras().ops.zeros(1))
 
 
 def tensor(value: Any, dtype: object = None) -> Any:
@@ -61,7 +85,19 @@ def tensor(value: Any, dtype: object = None) -> Any:
         return value if dtype is None else module.ops.cast(value, dtype_name(dtype))
     if isinstance(value, HoldsArray):
         value = value._read()
+    if dtype is None and library() == "jax" and isinstance(value, (int, float, list, tuple)):
+        dtype = _plain(value)
     return module.ops.convert_to_tensor(value, dtype_name(dtype))
+
+
+def _plain(value: Any) -> str | None:
+    # The dtype of Python's numbers, which JAX makes 64 bits wide once it has such.
+    leaves = nest.flatten(value)
+    if not all(type(leaf) in (int, float) for leaf in leaves):
+        return None
+    if any(isinstance(leaf, float) for leaf in leaves):
+        return "float32"
+    return "int32" if all(-2**31 <= leaf < 2**31 for leaf in leaves) and leaves else None
 
 
 def dtype_name(dtype: Any) -> str | None:
@@ -100,11 +136,18 @@ def _prepare() -> None:
     TorchTrainer.train_step = _recorded(TorchTrainer.train_step)
 
 
+def _prepare_jax() -> None:
+    import jax
+
+    # The class of arrays; those that JAX traces have no numbers.
+    type(jax.numpy.zeros(1)).numpy = lambda array: np.array(array)
+
+
 def _told(backward: Callable[..., Any]) -> Callable[..., Any]:
     # A loop of PyTorch would be told that a tensor does not require a gradient, and not why.
     @functools.wraps(backward)
     def told(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        library = torch()
+        library = torch("backward of PyTorch")
         given = [tensors] if isinstance(tensors, library.Tensor) else list(tensors)
         if not library.is_grad_enabled() and not any(tensor.requires_grad for tensor in given):
             raise errors.error("RD09", "backward of PyTorch", "nothing was recorded: where a program of TensorFlow "
@@ -118,6 +161,6 @@ def _recorded(train_step: Callable[..., Any]) -> Callable[..., Any]:
     # `fit` outside any scope, where Keras takes gradients without a tape.
     @functools.wraps(train_step)
     def step(self: Any, data: Any) -> Any:
-        with torch().enable_grad():
+        with torch("fit").enable_grad():
             return train_step(self, data)
     return step

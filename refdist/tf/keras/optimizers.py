@@ -6,8 +6,8 @@ loss scaling, constraints, the count of iterations) is done to the sum, as Keras
 
 TensorFlow 2.21 clips the gradient of each replica before the sum.  Where that is another number, a warning says which.
 
-Keras's optimizers for PyTorch write tensors in place, past the variables.  In a scope Keras makes those that it has for
-all backends.
+In a stateless scope (`stateless_apply`) the variables that are written are each replica's own values, and so each
+replica takes the step, to the same sum.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from keras.src import ops
-from keras.src.backend.torch.optimizers.torch_optimizer import TorchOptimizer
-from keras.src.backend.torch.optimizers.torch_parallel_optimizer import TorchParallelOptimizer
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
@@ -26,17 +24,12 @@ from refdist import errors
 from refdist.core import call_site, context_stack
 from refdist.core.rules.options import ReduceOp
 from refdist.strategies.replica_context import has_strategy
+from refdist.tf.keras.engine import library
 from refdist.tf.keras.seams import replace
-from refdist.tf.keras.variables import HeldVariable, StrategyVariable, in_step, of_strategy
+from refdist.tf.keras.variables import HeldVariable, StrategyVariable, of_strategy
 from refdist.variables.variable import Variable
 
 _CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
-
-
-def _new(original: Callable[..., Any]) -> Callable[..., Any]:
-    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        return object.__new__(cls) if has_strategy() else original(cls, *args, **kwargs)
-    return new
 
 
 def _held(optimizer: Any, variables: Any) -> list[Any]:
@@ -61,13 +54,6 @@ def _key(original: Callable[..., Any]) -> Callable[..., Any]:
     return key
 
 
-def _update(original: Callable[..., Any]) -> Callable[..., Any]:
-    def update_step(self: Any, grads: Any, variables: Any, learning_rate: Any) -> None:
-        of_ours = any(isinstance(variable, StrategyVariable) for variable in variables)
-        (BaseOptimizer._backend_update_step if of_ours else original)(self, grads, variables, learning_rate)
-    return update_step
-
-
 def _changed(original: Callable[..., Any]) -> Callable[..., Any]:
     # The variable's own method returns the value, a copy for whoever reads it, which no optimizer looks at.
     def change(self: Any, variable: Any, value: Any) -> None:
@@ -84,37 +70,29 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
             trainable_variables = _held(getattr(self, "inner_optimizer", self), trainable_variables)
         replica: Any = context_stack.frame().replica
         if replica is None or not has_strategy():
-            with torch.no_grad():  # it reads variables of which gradients are recorded
+            with library.unrecorded():  # it reads variables of which gradients are recorded
                 return original(self, grads, trainable_variables)
         grads, variables = list(grads), None if trainable_variables is None else list(trainable_variables)
         _check(self, replica.strategy, grads, variables)
         # By position, so that replicas without a gradient for one variable do not add those of different ones.
-        present = {str(i): grad.detach() for i, grad in enumerate(grads) if grad is not None}
+        present = {str(i): library.detached(grad) for i, grad in enumerate(grads) if grad is not None}
         clipped = _clipped_alone(self, replica, present)
 
         def step(strategy: Any, total: Mapping[str, Any]) -> None:
             if clipped:
                 _compare(self, list(total.values()), clipped)
-            before = in_step.set(True)
-            try:
-                with torch.no_grad():
-                    original(self, [total.get(str(i)) for i in range(len(grads))], variables)
-            finally:
-                in_step.reset(before)  # a replica that is alone goes on in this context
+            with library.step(self):
+                original(self, [total.get(str(i)) for i in range(len(grads))], variables)
 
+        if in_stateless_scope():
+            step(replica.strategy, replica.all_reduce(ReduceOp.SUM, present) if present else {})
+            return None
         if present:
             replica._reduce_then(ReduceOp.SUM, present, step)
         else:
             replica.merge_call(step, args=({},))
         return None
     return apply
-
-
-def _decay(original: Callable[..., Any]) -> Callable[..., Any]:
-    def apply_weight_decay(self: Any, variables: Any) -> None:
-        of_ours = any(isinstance(variable, StrategyVariable) for variable in variables)
-        (BaseOptimizer._apply_weight_decay if of_ours else original)(self, variables)
-    return apply_weight_decay
 
 
 def _check(optimizer: Any, strategy: Any, grads: list[Any], variables: list[Any] | None) -> None:
@@ -138,16 +116,16 @@ def _clipped_alone(optimizer: Any, replica: Any, grads: Mapping[str, Any]) -> Se
         return ()
     if optimizer.gradient_accumulation_steps:  # an error under TensorFlow
         return ()
-    with torch.no_grad():
+    with library.unrecorded():
         clipped = list(optimizer._clip_gradients(list(grads.values())))
     return list(replica.all_reduce(ReduceOp.SUM, clipped))
 
 
 def _compare(optimizer: Any, total: list[Any], tensorflow_s: Sequence[Any]) -> None:
     optimizer._compared_by_refdist = True
-    with torch.no_grad():
+    with library.unrecorded():
         ours = list(optimizer._clip_gradients(total))
-    if all(torch.allclose(one, other, rtol=1e-4) for one, other in zip(ours, tensorflow_s, strict=True)):
+    if all(library.alike(one, other) for one, other in zip(ours, tensorflow_s, strict=True)):
         return
     name = next(name for name in _CLIPPING if getattr(optimizer, name, None) is not None)
     call_site.warn(str(errors.error(
@@ -163,16 +141,10 @@ def _norm(grads: Sequence[Any]) -> float:
 
 def connect() -> None:
     """From now on optimizers that are made in a scope reduce once."""
-    if TorchOptimizer.__new__ is not _made:
-        TorchOptimizer.__new__ = staticmethod(_made)
-    replace(TorchOptimizer, "_apply_weight_decay", _decay)
-    replace(TorchParallelOptimizer, "_backend_update_step", _update)
+    library.connect_optimizers()
     replace(BaseOptimizer, "build", _build)
     replace(BaseOptimizer, "assign_add", _changed)
     replace(BaseOptimizer, "assign_sub", _changed)
     replace(BaseOptimizer, "_var_key", _key)
     replace(BaseOptimizer, "apply", _apply)
     replace(LossScaleOptimizer, "apply", _apply)
-
-
-_made = _new(TorchOptimizer.__new__)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras.src.backend.torch import random as torch_random
 
 from refdist import errors
 from refdist.core import call_site, context_stack
+from refdist.tf.keras.engine import name
 from refdist.tf.keras.seams import replace
 from refdist.tf.keras.variables import StrategyVariable
 
@@ -46,4 +46,7 @@ def _dropout(original: Callable[..., Any]) -> Callable[..., Any]:
 def connect() -> None:
     """From now on seeds mean the same on every strategy."""
     replace(keras.random.SeedGenerator, "next", _next)
-    replace(torch_random, "dropout", _dropout)
+    if name == "torch":
+        from keras.src.backend.torch import random as torch_random
+
+        replace(torch_random, "dropout", _dropout)

@@ -1,11 +1,7 @@
 """Keras's variables: those made in a scope hold a variable of the strategy.
 
 A strategy's Keras variable is a subclass of Keras's own, which Keras makes where a strategy's scope is open.  `value`
-in a replica is a tensor of that replica alone, of which PyTorch records gradients.  It stays the same tensor until the
-variable is written: the gradient is asked of the object with which the loss was computed.  Its numbers lie where those
-of the variable lie, and so do those of the other replicas' tensors: a copy for each would cost as much as the step of
-the optimizer.  Whoever writes into one has changed them all, and is told so at the next read.  What code outside
-replicas reads is a copy.
+in a replica is a tensor of that replica alone; what it is, the library says with which Keras computes (`engine`).
 
 Keras says of few variables what becomes of the copies, so who makes them decides (`_POLICIES`).
 """
@@ -13,15 +9,11 @@ Keras says of few variables what becomes of the copies, so who makes them decide
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 import keras
-import torch
 from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import get_stateless_scope, in_stateless_scope
-from keras.src.backend.torch import core
-from keras.src.backend.torch.layer import TorchLayer
 
 from refdist import errors
 from refdist.core import context_stack
@@ -29,10 +21,11 @@ from refdist.core.rules.options import VariableAggregation as Aggregation
 from refdist.core.rules.options import VariableSynchronization as Synchronization
 from refdist.core.rules.variables import Kind
 from refdist.strategies.replica_context import has_strategy
+from refdist.tf.keras.engine import library
 from refdist.tf.keras.seams import replace
 from refdist.variables.creation import for_all_replicas
 from refdist.variables.sharded import ShardedVariable
-from refdist.variables.variable import Variable, watchers
+from refdist.variables.variable import Variable
 
 # Of variables that Keras makes AUTO and NONE and that no optimizer updates, by who makes them.  On TensorFlow each
 # replica writes its own copy of such a variable, and all other code sees the first: that is ONLY_FIRST_REPLICA.
@@ -43,11 +36,7 @@ _POLICIES: dict[str, tuple[Synchronization, Aggregation]] = {
 }
 
 
-# Whether an optimizer's step runs, which reads variables and writes into none of the tensors that it gets.
-in_step: ContextVar[bool] = ContextVar("in a step of an optimizer", default=False)
-
-
-class StrategyVariable(keras.Variable):  # type: ignore[misc]
+class StrategyVariable(library.Reads, keras.Variable):  # type: ignore[misc]
     """A Keras variable whose value is in a variable of a strategy.
 
     Attributes:
@@ -63,16 +52,16 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
 
     def _initialize_with_initializer(self, initializer: Callable[..., Any]) -> None:
-        self._initialize(lambda: core.convert_to_tensor(initializer(self._shape, dtype=self._dtype)))
+        self._initialize(lambda: self._convert_to_tensor(initializer(self._shape, dtype=self._dtype)))
 
     def _initialize(self, value: Any) -> None:
-        if isinstance(value, torch.nn.Parameter):
+        if library.is_foreign(value):
             raise errors.error("RD20", f"Keras variable {self.path!r}", "it is a parameter of a PyTorch module, which "
                                "reads and writes its own tensor", "Use layers of Keras in the scope of a strategy.")
         synchronization, aggregation = _policy(self)
         with _made_for_all():
             self._hold(Variable(
-                value if callable(value) else value.detach(), trainable=self._trainable, name=self.path,
+                value if callable(value) else library.detached(value), trainable=self._trainable, name=self.path,
                 synchronization=synchronization, aggregation=aggregation))
 
     def _hold(self, variable: Any) -> None:
@@ -80,9 +69,7 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
         self._is_sharded = isinstance(variable, ShardedVariable)
         self._has_parts = not self._is_sharded and self._value._kind is Kind.ON_READ  # a part of each replica's own
         self._is_statistic = self._has_parts and isinstance(self._maker, keras.Layer)
-        # By the replica that reads, None outside and -1 in a step of an optimizer: the array that the variable had, the
-        # tensor made of it, and how often that had been written.
-        self._tensors: dict[int | None, tuple[Any, Any, int]] = {}
+        self._begin()
 
     @property
     def value(self) -> Any:
@@ -90,39 +77,12 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
         if self._value is None or (
                 in_stateless_scope() and get_stateless_scope().get_current_value(self) is not None):
             return super().value
-        if core.get_device() == "meta":  # Keras infers shapes
-            return self._maybe_autocast(self._tensor(torch.empty(
-                self._shape, dtype=core.to_torch_dtype(self._dtype), device="meta")))
-        return self._maybe_autocast(self._current())
-
-    def _current(self) -> Any:
-        variable = self._value
-        stored = None if self._is_sharded else variable._stored()
-        replica = context_stack.frame().replica_id
-        if replica is None and in_step.get():
-            replica = -1
-        array, tensor, written = self._tensors.get(replica, (None, None, 0))
-        if tensor is not None and tensor._version != written:
-            del self._tensors[replica]
-            raise errors.error("RD20", f"reading Keras variable {self.path!r} {context_stack.describe()}",
-                               "the tensor that an earlier read returned was written in place, and the variable does "
-                               "not see that", "Call `variable.assign(value)`, or an optimizer of Keras.")
-        if stored is None or array is not stored:
-            array = variable._read() if stored is None else stored
-            tensor = core.convert_to_tensor(array, dtype=self._dtype).detach()
-            tensor = self._tensor(tensor.clone() if replica is None else tensor)
-            if stored is not None:
-                self._tensors[replica] = stored, tensor, tensor._version
-        for watcher in watchers.get():
-            watcher(self, tensor)
-        return tensor
-
-    def _tensor(self, tensor: Any) -> Any:
-        return torch.nn.Parameter(tensor, requires_grad=self._trainable)
+        symbolic = self._symbolic()
+        return self._maybe_autocast(self._current() if symbolic is None else symbolic)
 
     def _direct_assign(self, value: Any) -> None:
         if not (self._is_statistic and self.dropped()):
-            self._value.assign(value.detach(), read_value=False)
+            self._value.assign(library.detached(value), read_value=False)
 
     def assign_add(self, value: Any) -> Any:
         """Adds to the value: of what several replicas add, the aggregation is added once."""
@@ -139,11 +99,11 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
         if in_stateless_scope() or self._value is None or self._has_parts:
             getattr(super(), operation)(value)
             return
-        if type(value) is not torch.Tensor or value.dtype is not core.to_torch_dtype(self._dtype):
+        if not library.is_of(value, self._dtype):
             value = self._convert_to_tensor(value, dtype=self._dtype)
-        change = value.detach()
+        change = library.detached(value)
         if not change.ndim:
-            change = change.expand(self._shape)
+            change = library.stretched(change, self._shape)
         getattr(self._value, operation)(change, read_value=False)
 
     @property
@@ -155,7 +115,7 @@ class StrategyVariable(keras.Variable):  # type: ignore[misc]
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
         if self._value is not None:
-            self._tensors.clear()
+            self._begin()
 
 
 class HeldVariable(StrategyVariable):
@@ -223,25 +183,8 @@ def _assign_in_replica(original: Callable[..., Any]) -> Callable[..., Any]:
     return assign
 
 
-def _track(original: Callable[..., Any]) -> Callable[..., Any]:
-    # A layer's parameters, as PyTorch asks for them, are those of the code that asks.
-    def named_parameters(self: Any, prefix: str = "", *args: Any, **kwargs: Any) -> Any:
-        if not any(isinstance(variable, StrategyVariable) for variable in self.variables):
-            return original(self, prefix, *args, **kwargs)
-        return ((f"{prefix}.{variable.path}".lstrip("."), variable.value) for variable in self.variables)
-    return named_parameters
-
-
-def _register(original: Callable[..., Any]) -> Callable[..., Any]:
-    def track(self: Any) -> None:
-        if not any(isinstance(variable, StrategyVariable) for variable in self.variables):
-            original(self)
-    return track
-
-
 def connect() -> None:
     """From now on Keras makes variables of the strategy in whose scope it makes them."""
     keras.Variable.__new__ = staticmethod(_new)
     replace(keras.Variable, "_direct_assign", _assign_in_replica)
-    replace(TorchLayer, "named_parameters", _track)
-    replace(TorchLayer, "_track_variables", _register)
+    library.connect_variables()
