@@ -178,6 +178,9 @@ def set_logical_device_configuration(device: PhysicalDevice | str,
 def get_logical_device_configuration(device: PhysicalDevice | str) -> list[LogicalDeviceConfiguration] | None:
     """Into what a physical device was divided, None when it was not divided.
 
+    Args:
+        device: a PhysicalDevice, or the name of a device, as "GPU:0".
+
     Raises:
         RD24: no such device.
 
@@ -274,6 +277,9 @@ def devices_kept() -> Iterator[None]:
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
     """The devices of the machine, of one type or of all.
 
+    Args:
+        device_type: "CPU", "GPU" or "TPU"; None for all.
+
     >>> list_logical_devices("CPU")
     [LogicalDevice(name='/device:CPU:0', device_type='CPU')]
 
@@ -286,6 +292,9 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
     """The devices of the machine before they were divided, of one type or of all.
+
+    Args:
+        device_type: "CPU", "GPU" or "TPU"; None for all.
 
     >>> list_physical_devices()
     [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
@@ -389,12 +398,15 @@ class replica_order:  # noqa: N801 - used like a function
     A program whose results depend on the order is wrong.  Takes effect at once; used as a context manager it
     is undone at the end of the block.
 
+    Args:
+        seed: an int, or None.
+
     >>> import refdist
     >>> with refdist.config.replica_order(1):
     ...     pass
 
     Raises:
-        RD34: a seed that is neither an int nor None.
+        RD25: a seed that is neither an int nor None.
     """
 
     def __init__(self, seed: int | None) -> None:
@@ -464,7 +476,11 @@ class checks:  # noqa: N801 - used like a function
 
 
 def order(count: int) -> Sequence[int]:
-    """The order in which `count` replicas run next: range(count), or the next permutation of the seed."""
+    """The order in which `count` replicas run next: range(count), or the next permutation of the seed.
+
+    Args:
+        count: how many replicas there are.
+    """
     source = _machine.value.random if _machine.value.seed_asked else _random()
     if source is None:
         return range(count)

@@ -211,6 +211,9 @@ _expanded = _Known([COMPOSITE, *KINDS.values()])
 def is_nested(seq: object) -> bool:
     """Whether `seq` is a structure rather than a leaf.
 
+    Args:
+        seq: anything.
+
     Source: tf.nest.is_nested.
     """
     return _kind_of[type(seq)] is not None
@@ -218,6 +221,9 @@ def is_nested(seq: object) -> bool:
 
 def items(structure: object) -> list[Any]:
     """The items of the outermost container, be they leaves or containers; a leaf is the only item of itself.
+
+    Args:
+        structure: a structure, or a leaf.
 
     >>> items({"b": [1, 2], "a": None})
     [None, [1, 2]]
@@ -279,6 +285,10 @@ def _made(kind: Kind, structure: object, items: list[object]) -> Any:
 def map_items(func: Callable[[Any], object], structure: object) -> Any:
     """Applies `func` to the items of the outermost container only, be they leaves or containers; a leaf stays as it is.
 
+    Args:
+        func: takes an item.
+        structure: a structure, or a leaf.
+
     >>> map_items(str, {"b": [1, 2], "a": None})
     {'b': '[1, 2]', 'a': 'None'}
     """
@@ -288,6 +298,9 @@ def map_items(func: Callable[[Any], object], structure: object) -> Any:
 
 def structure_of(structure: object) -> str:
     """The structure as text, with "*" for each leaf; equal for equal structures.
+
+    Args:
+        structure: a structure, or a leaf.
 
     >>> structure_of({"b": [1, 2], "a": None})
     "{'a': *, 'b': [*, *]}"
@@ -312,6 +325,11 @@ def _outline(known: _Known, structure: object, types: bool) -> Any:
 
 def pack_sequence_as(structure: object, flat_sequence: Sequence[object], expand_composites: bool = False) -> Any:
     """A structure like `structure` whose leaves are those of `flat_sequence`, in the order of `flatten`.
+
+    Args:
+        structure: a structure, or a leaf.
+        flat_sequence: a list or tuple of leaves.
+        expand_composites: as for `flatten`.
 
     >>> pack_sequence_as({"b": [1, 2], "a": None}, ["x", "y", "z"])
     {'b': ['y', 'z'], 'a': 'x'}
@@ -338,7 +356,11 @@ def map_structure(func: Callable[..., object], *structure: object, check_types: 
                   expand_composites: bool = False) -> Any:
     """Applies `func` to the leaves of one or more equal structures; the result has the containers of the first.
 
-    `check_types` is that of `assert_same_structure`, `expand_composites` that of `flatten`.
+    Args:
+        func: takes a leaf of each structure.
+        structure: one or more.
+        check_types: as for `assert_same_structure`.
+        expand_composites: as for `flatten`.
 
     >>> map_structure(lambda x, y: x + y, [1, (2,)], [10, (20,)])
     [11, (22,)]
@@ -408,13 +430,21 @@ class Difference(NamedTuple):
     other: str
 
     def between(self, first: str, other: str) -> str:
-        """The difference as a sentence without its full stop, given the names of the two structures."""
+        """The difference as a sentence without its full stop, given the names of the two structures.
+
+        Args:
+            first: what the first structure is called.
+            other: what the other one is called.
+        """
         where = f" at {self.path}" if self.path else ""
         return f"{first} has {self.first}, {other} has {self.other}{where}"
 
 
 def compare(structures: Sequence[object]) -> Difference | None:
     """Finds the first structure that is not the same as the first one; None if all are the same.
+
+    Args:
+        structures: at least one.
 
     >>> compare([[1, {"a": 2}], [3, {"a": (4, 5)}]]).between("replica 0", "replica 1")
     "replica 0 has a leaf, replica 1 has a tuple of length 2 at [1]['a']"

@@ -111,6 +111,10 @@ class DeviceAssignment:
     def coordinates(self, replica: int, logical_core: int) -> Coordinates:
         """Where a logical core of a replica is in the mesh.
 
+        Args:
+            replica: a number, from 0.
+            logical_core: the number of one of the replica's cores, from 0.
+
         Raises:
             RD24: no such replica or core.
         """
@@ -144,11 +148,29 @@ class DeviceAssignment:
         return self._topology.tpu_device_ordinal_at_coordinates(self.coordinates(replica, logical_core))
 
     def host_device(self, replica: int = 0, logical_core: int = 0, job: str | None = None) -> str:
-        """The name of the CPU of the host of a logical core."""
+        """The name of the CPU of the host of a logical core.
+
+        Args:
+            replica: a number, from 0.
+            logical_core: the number of one of the replica's cores, from 0.
+            job: that of the name; None leaves it out.
+
+        Raises:
+            RD24: no such replica or core.
+        """
         return self._topology.cpu_device_name_at_coordinates(self.coordinates(replica, logical_core), job)
 
     def tpu_device(self, replica: int = 0, logical_core: int = 0, job: str | None = None) -> str:
-        """The name of the device of a logical core."""
+        """The name of the device of a logical core.
+
+        Args:
+            replica: a number, from 0.
+            logical_core: the number of one of the replica's cores, from 0.
+            job: that of the name; None leaves it out.
+
+        Raises:
+            RD24: no such replica or core.
+        """
         return self._topology.tpu_device_name_at_coordinates(self.coordinates(replica, logical_core), job)
 
     def _checked(self, number: int, count: int, what: str) -> int:

@@ -98,6 +98,9 @@ class Topology:
     def task_ordinal_at_coordinates(self, device_coordinates: Iterable[int]) -> int:
         """The number of the host of the device there; -1 where there is no device.
 
+        Args:
+            device_coordinates: x, y, z and core, ints.
+
         Raises:
             RD24: outside the mesh.
         """
@@ -105,6 +108,9 @@ class Topology:
 
     def tpu_device_ordinal_at_coordinates(self, device_coordinates: Iterable[int]) -> int:
         """The number of the device there among those of its host; -1 where there is no device.
+
+        Args:
+            device_coordinates: x, y, z and core, ints.
 
         Raises:
             RD24: outside the mesh.
@@ -114,6 +120,10 @@ class Topology:
     def cpu_device_name_at_coordinates(self, device_coordinates: Iterable[int], job: str | None = None) -> str:
         """The name of the CPU of the host of the device there.
 
+        Args:
+            device_coordinates: x, y, z and core, ints.
+            job: that of the name; None leaves it out.
+
         Raises:
             RD24: outside the mesh, or there is no device.
         """
@@ -122,6 +132,10 @@ class Topology:
 
     def tpu_device_name_at_coordinates(self, device_coordinates: Iterable[int], job: str | None = None) -> str:
         """The name of the device there.
+
+        Args:
+            device_coordinates: x, y, z and core, ints.
+            job: that of the name; None leaves it out.
 
         Raises:
             RD24: outside the mesh, or there is no device.

@@ -48,20 +48,36 @@ class Scheduler(ABC):
 
     @abstractmethod
     def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
-        """The number of the option that is taken; also asked where there is only one."""
+        """The number of the option that is taken; also asked where there is only one.
+
+        Args:
+            options: what can happen next, at least one.
+            cluster: where it happens.
+        """
 
     def visit(self, cluster: Cluster, worker: int | None, access: Access | None) -> None:  # noqa: B027
         """The function on a worker, or (None) the coordinator, will make an access as soon as it goes on.
 
         Args:
+            cluster: where it happens.
+            worker: the number of the worker, or None.
             access: None where the coordinator has scheduled a function.
         """
 
     def ended(self, cluster: Cluster, waited: bool) -> None:  # noqa: B027
-        """The coordinator has called `join`, and all functions have ended: `waited`, if some had not before."""
+        """The coordinator has called `join`, and all functions have ended: `waited`, if some had not before.
+
+        Args:
+            cluster: where it happened.
+            waited: whether some had not ended before the call.
+        """
 
     def disturbed(self, why: str) -> None:  # noqa: B027
-        """The run depends on something that is neither a choice nor an access."""
+        """The run depends on something that is neither a choice nor an access.
+
+        Args:
+            why: what it depends on, the end of a sentence.
+        """
 
     def __enter__(self) -> Self:
         disturbed("the program chooses itself, with `interleaving`")
@@ -129,6 +145,10 @@ class interleaving(Scheduler):  # noqa: N801 - used like a function
 
     def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
         """The number of the option that is taken.
+
+        Args:
+            options: what can happen next, at least one.
+            cluster: where it happens.
 
         Raises:
             RD34: there is no option of that number.

@@ -46,6 +46,9 @@ _PART = re.compile(r"(job):(\w+)|(replica|task):(\d+)|(?:device:)?([A-Za-z_]+)(?
 def parse(name: str) -> DeviceSpec:
     """The parts of a device name.
 
+    Args:
+        name: such as "GPU:0" or "/job:worker/task:1/device:CPU:0".
+
     >>> parse("/job:worker/task:1/gpu:0")
     DeviceSpec(job='worker', replica=None, task=1, device_type='GPU', device_index=0)
 
@@ -89,6 +92,10 @@ def _canonical(name: str) -> str:
 def canonical(name: str, argument: str = "device") -> str:
     """The complete name.
 
+    Args:
+        name: with or without job, replica and task, in any case.
+        argument: what the caller calls it, for messages.
+
     >>> canonical("gpu:1")
     '/job:localhost/replica:0/task:0/device:GPU:1'
 
@@ -106,6 +113,10 @@ def canonical(name: str, argument: str = "device") -> str:
 def inside(name: str, outer: str) -> str:
     """The name with the parts that it leaves out taken from the device around it.
 
+    Args:
+        name: of a device; parts may be missing.
+        outer: the complete name of the device around it.
+
     >>> inside("cpu", "/job:worker/replica:0/task:1/device:GPU:2")
     '/job:worker/replica:0/task:1/device:CPU:2'
     """
@@ -120,6 +131,9 @@ CPU = canonical("CPU:0")  # the one device that every machine has
 def short(name: str) -> str:
     """The name for messages; job and task only where they are not the local ones.
 
+    Args:
+        name: of a device.
+
     >>> short("/job:localhost/replica:0/task:0/device:GPU:1")
     'GPU:1'
     """
@@ -131,12 +145,22 @@ def short(name: str) -> str:
 
 
 def device_type(name: str) -> str:
-    """The type, for example "GPU"."""
+    """The type, for example "GPU".
+
+    Args:
+        name: of a device.
+
+    Raises:
+        RD24, RD25: as `canonical`.
+    """
     return parse(canonical(name)).device_type or "CPU"
 
 
 def host(name: str) -> str:
     """The job and task that a device belongs to.
+
+    Args:
+        name: of a device.
 
     >>> host("GPU:1")
     '/job:localhost/replica:0/task:0'
@@ -145,7 +169,14 @@ def host(name: str) -> str:
 
 
 def index(name: str) -> int:
-    """The index among the devices of its type and task."""
+    """The index among the devices of its type and task.
+
+    Args:
+        name: of a device.
+
+    Raises:
+        RD24, RD25: as `canonical`.
+    """
     return parse(canonical(name)).device_index or 0
 
 

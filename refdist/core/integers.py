@@ -19,6 +19,9 @@ from refdist import errors
 def as_integer(value: object) -> int | None:
     """The integer as a Python int; None for anything else.
 
+    Args:
+        value: anything.
+
     >>> as_integer(2), as_integer(np.int64(2)), as_integer(np.array(2)), as_integer(2.0), as_integer(True)
     (2, 2, 2, None, None)
 
@@ -40,6 +43,11 @@ def as_integer(value: object) -> int | None:
 
 def integer(value: object, argument: str, attempted: str) -> int:
     """The value of an argument as a Python int.
+
+    Args:
+        value: anything.
+        argument: what the caller calls it, for messages.
+        attempted: what the program did, for messages.
 
     Raises:
         RD25: not an integer.

@@ -172,6 +172,9 @@ class TFRecordWriter:
     def write(self, record: bytes) -> None:
         """Appends a record.
 
+        Args:
+            record: bytes of any length.
+
         Raises:
             RD25: not bytes.
         """

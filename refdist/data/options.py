@@ -84,6 +84,9 @@ class Options(_Checked):
     def merge(self, options: Options) -> Options:
         """New options: these, where the given ones do not set another.
 
+        Args:
+            options: the given ones.
+
         Source: tf.data.Options.merge.
         """
         return merged([self, options])

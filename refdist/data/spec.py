@@ -55,13 +55,20 @@ class TensorSpec:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype})"
 
     def with_rows(self, rows: int | None) -> TensorSpec:
-        """The same with another number of rows."""
+        """The same with another number of rows.
+
+        Args:
+            rows: the length of the first dimension; None for one that is not known.
+        """
         return self if not self.shape else TensorSpec((rows, *self.shape[1:]), self.dtype)
 
     def is_compatible_with(self, array: object) -> bool:
         """Whether an array, or another spec, has this dtype and a shape that this one allows.
 
         The dtype object is for text and for rows of different lengths; it allows any dtype, and further dimensions.
+
+        Args:
+            array: an array of any shape and dtype, or a TensorSpec.
 
         Source: tf.TensorSpec.is_compatible_with.
         """
@@ -84,6 +91,9 @@ class HasSpec(Protocol):
 
 class DatasetSpec:
     """The spec of a dataset that is itself an element: it holds the spec of that dataset's elements.
+
+    Args:
+        element_spec: a nest of TensorSpecs, like an element.
 
     >>> from refdist.data import Dataset
     >>> Dataset.range(5).window(2).element_spec

@@ -254,7 +254,16 @@ class DistributedDataset:
         del before[:-_BEGUN]
 
     def reduce(self, initial_state: _State, reduce_func: Callable[..., _State]) -> _State:
-        """`reduce_func(state, element)` over all elements, beginning with `initial_state`."""
+        """`reduce_func(state, element)` over all elements, beginning with `initial_state`.
+
+        Args:
+            initial_state: of any kind, what `reduce_func` is called with first.
+            reduce_func: takes a state and an element, which holds one nest of arrays for each replica, and returns the
+                next state.
+
+        Raises:
+            What the function raises.
+        """
         state = initial_state
         for element in self:
             state = reduce_func(state, element)
@@ -300,6 +309,9 @@ class DistributedDataset:
 
         The first elements are read for it.  Rows of `range` and `from_tensor_slices` keep their numbers when they are
         shuffled, chosen, filtered, mapped one by one and batched; else their positions are counted, and it says so.
+
+        Args:
+            steps: how many, 1 or more.
 
         >>> import refdist
         >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])

@@ -77,7 +77,14 @@ class Recording:
         return findings(self.events)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the recording to a file, which `refdist.insight.load` reads."""
+        """Writes the recording to a file, which `refdist.insight.load` reads.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            RD34: it cannot be written.
+        """
         files.write(path, self.events, self.sources)
 
     def summary(self) -> Summary:
@@ -89,11 +96,21 @@ class Recording:
         return picture_of(self.events)
 
     def trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file for Perfetto or chrome://tracing."""
+        """Writes a file for Perfetto or chrome://tracing.
+
+        Args:
+            path: of the file, which is JSON.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         Path(path).write_text(json.dumps(trace_of(self.events)))
 
     def diff(self, other: Recording) -> Difference | None:
         """The first event at which another recording differs; None where there is none.
+
+        Args:
+            other: a recording of the same program.
 
         >>> import refdist
         >>> def recorded(value):
@@ -107,7 +124,14 @@ class Recording:
         return difference(self.events, other.events)
 
     def html(self, path: str | os.PathLike[str]) -> None:
-        """Writes a page that shows the recording: one file, which needs nothing else."""
+        """Writes a page that shows the recording: one file, which needs nothing else.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         page.write(path, self.events, self.sources)
 
     def _repr_html_(self) -> str:
@@ -244,6 +268,9 @@ def start() -> None:
 
 def load(path: str | os.PathLike[str]) -> Recording:
     """The recording in a file, or in the parts of one that processes were killed while writing.
+
+    Args:
+        path: of the file.
 
     Raises:
         RD30: there is no such file, it is not a recording, or it was changed after it was written.

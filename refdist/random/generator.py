@@ -167,7 +167,14 @@ class Generator:
         return cls(state=random_state.of_key_counter(key, counter, "Generator.from_key_counter"), alg=alg)
 
     def reset(self, state: object) -> None:
-        """Replaces the state."""
+        """Replaces the state.
+
+        Args:
+            state: three integers of 64 bits, or an array of them of shape [3]: two for the counter, one for the key.
+
+        Raises:
+            RD25, RD34: not integers, or not three.
+        """
         self._state.assign(random_state.state_of(state, "Generator.reset"))
 
     def reset_from_seed(self, seed: object) -> None:
@@ -211,6 +218,12 @@ class Generator:
 
         Outside replicas the copies of all replicas are advanced.
 
+        Args:
+            delta: an int, or an integer array of shape [].
+
+        Raises:
+            RD10: a replica or scope of another strategy.  RD25: not an int.
+
         Source: tf.random.Generator.skip.
         """
         steps = to_numpy(to_array(delta))
@@ -253,6 +266,7 @@ class Generator:
             shape: ints.
             mean, stddev: numbers, or arrays that can be broadcast to the shape.
             dtype: float16, float32 or float64.
+            name: without effect.
 
         Returns:
             An array of that shape and dtype.  In about one of a hundred numbers the last bits differ from
@@ -295,6 +309,7 @@ class Generator:
             minval, maxval: numbers; for floats also arrays that can be broadcast to the shape, and `maxval` None is 1.
                 Both None mean all values of an integer dtype.
             dtype: float16, float32, float64, int32 or int64; if both bounds are None also uint32 or uint64.
+            name: without effect.
 
         Returns:
             An array of that shape and dtype, equal to TensorFlow's to the bit.
@@ -347,6 +362,9 @@ class Generator:
 
     def make_seeds(self, count: int = 1) -> Any:
         """Seeds for functions that take a pair of int64.
+
+        Args:
+            count: how many.
 
         Returns:
             int64, shape [2, count]; the second row is 0.
@@ -426,6 +444,9 @@ def get_global_generator() -> Generator:
 
 def set_global_generator(generator: Generator | None) -> None:
     """Replaces the global generator; after None the next `get_global_generator` makes a new one.
+
+    Args:
+        generator: a Generator, or None.
 
     Raises:
         RD25: neither a generator nor None.

@@ -101,7 +101,7 @@ def state_of(value: object, attempted: str) -> Any:
     """Three integers as a state, int64 of shape [3].
 
     Raises:
-        RD25: they are not integers, or not three.
+        RD25, RD34: they are not integers, or not three.
     """
     state = _integers(value, attempted)
     check(state.shape, state.dtype, attempted)
@@ -123,7 +123,7 @@ def of_key_counter(key: object, counter: object, attempted: str) -> Any:
     """The state with this key and this counter.
 
     Raises:
-        RD25: they are not one integer and two.
+        RD25, RD34: they are not integers, or not one and two.
     """
     words, last = _integers(counter, attempted), _integers(key, attempted)
     if words.shape != (SIZE - 1,) or last.ndim:

@@ -517,6 +517,9 @@ class Strategy(OneOfAKind):
     def experimental_replicate_to_logical_devices(self, tensor: object) -> Any:
         """TPUStrategy's: copies `tensor` to all of a replica's devices.
 
+        Args:
+            tensor: an array in a replica, of any shape and dtype.
+
         Raises:
             RD20: a replica has one device.
         """

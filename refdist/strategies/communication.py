@@ -53,7 +53,11 @@ class CommunicationOptions:
         self.implementation = implementation
 
     def merge(self, options: CommunicationOptions | None) -> CommunicationOptions:
-        """These options with those of `options` that are not the defaults."""
+        """These options with those of `options` that are not the defaults.
+
+        Args:
+            options: a CommunicationOptions, or None for no others.
+        """
         if options is None:
             return self
         return CommunicationOptions(

@@ -137,6 +137,9 @@ _BELOW_SET = context_stack.Frame(context_stack.BOTTOM, None, context_stack.OUTSI
 def experimental_set_strategy(strategy: Strategy | None) -> None:
     """Makes `strategy` current in this thread until another one is set; None goes back to the default one.
 
+    Args:
+        strategy: the strategy, or None.
+
     Raises:
         RD09: inside the scope of a strategy.  RD25: not a strategy.
 

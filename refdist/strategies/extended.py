@@ -50,6 +50,11 @@ class StrategyExtended(OneOfAKind):
 
     Args:
         container_strategy: the strategy this belongs to.
+        worker_devices: names of the devices of this worker's replicas, at least one.
+        parameter_devices: names of the devices of variables; None for those of the replicas.
+        cross_device_ops: how values are reduced over devices; None for ReductionToOneDevice.
+        transport: the other workers; None for no others.
+        through: what reduces and gathers between the workers, where that is not `transport` itself.
 
     Source: tf.distribute.StrategyExtended.
     """
@@ -343,6 +348,9 @@ class StrategyExtended(OneOfAKind):
 
     def variable_created_in_scope(self, v: object) -> bool:
         """Whether `v` was created by this strategy.
+
+        Args:
+            v: a variable.
 
         Raises:
             RD25: not a variable.

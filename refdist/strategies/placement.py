@@ -70,7 +70,11 @@ class Placement:
         return "\n".join(rows)
 
     def part_of(self, i: int) -> str:
-        """The indices of tile i, such as "[0:2, 0:4]"; "" where the device has none."""
+        """The indices of tile i, such as "[0:2, 0:4]"; "" where the device has none.
+
+        Args:
+            i: the number of the logical device, from 0.
+        """
         if self.tiles[i] is None:
             return ""
         return f"[{', '.join(f'{along.start}:{along.stop}' for along in self.index_of(i))}]"

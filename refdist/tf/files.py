@@ -18,6 +18,12 @@ rmtree = shutil.rmtree
 def makedirs(path: str) -> None:
     """Makes a folder and those above it, unless they are there.
 
+    Args:
+        path: of the folder.
+
+    Raises:
+        OSError: it cannot be made.
+
     Source: tf.io.gfile.makedirs.
     """
     os.makedirs(path, exist_ok=True)
@@ -25,6 +31,9 @@ def makedirs(path: str) -> None:
 
 def glob(pattern: str | list[str]) -> list[str]:
     """The files whose names match a pattern, or one of several, sorted.
+
+    Args:
+        pattern: a pattern such as "logs/*.txt", or a list of them.
 
     Source: tf.io.gfile.glob.
     """
@@ -41,6 +50,11 @@ def _free(path: str, overwrite: bool, attempted: str) -> None:
 def rename(src: str, dst: str, overwrite: bool = False) -> None:
     """Renames a file, or moves it.
 
+    Args:
+        src: the path that it has.
+        dst: the path that it gets.
+        overwrite: whether a file there is replaced.
+
     Raises:
         RD34: there is a file of the new name.
 
@@ -52,6 +66,11 @@ def rename(src: str, dst: str, overwrite: bool = False) -> None:
 
 def copy(src: str, dst: str, overwrite: bool = False) -> None:
     """Copies a file.
+
+    Args:
+        src: the path of the file.
+        dst: the path of the copy.
+        overwrite: whether a file there is replaced.
 
     Raises:
         RD34: there is a file of the new name.
@@ -65,6 +84,10 @@ def copy(src: str, dst: str, overwrite: bool = False) -> None:
 def walk(top: str, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
     """The folders below a folder: each, the folders in it, and its files.
 
+    Args:
+        top: the path of the folder.
+        topdown: whether a folder comes before those in it.
+
     Source: tf.io.gfile.walk.
     """
     return os.walk(top, topdown)
@@ -72,6 +95,13 @@ def walk(top: str, topdown: bool = True) -> Iterator[tuple[str, list[str], list[
 
 def GFile(name: str, mode: str = "r") -> Any:  # noqa: N802
     """A file, open for reading or writing.
+
+    Args:
+        name: the path.
+        mode: as that of Python's `open`; text is UTF-8.
+
+    Raises:
+        OSError: it cannot be opened.
 
     Source: tf.io.gfile.GFile.
     """

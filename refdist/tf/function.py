@@ -81,7 +81,9 @@ def function(func: Callable[..., Any] | None = None, input_signature: Sequence[o
     Args:
         func: the function; None where this is a decorator with arguments.
         input_signature: a TensorSpec for each argument, or a nest of them.
-        autograph, jit_compile, reduce_retracing, experimental_*: without effect.
+        autograph, jit_compile, reduce_retracing, experimental_compile, experimental_relax_shapes: without effect.
+        experimental_implements, experimental_autograph_options, experimental_attributes: without effect.
+        experimental_follow_type_hints: without effect.
 
     >>> import refdist.tf as tf
     >>> @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])

@@ -162,6 +162,9 @@ class TensorShape(tuple[int | None, ...]):
     def is_compatible_with(self, other: Any) -> bool:
         """Whether the other shape has as many dimensions, each as long, or unknown in one of the two.
 
+        Args:
+            other: a TensorShape, or a sequence of ints and None.
+
         Source: tf.TensorShape.is_compatible_with.
         """
         return len(self) == len(other) and all(

@@ -398,6 +398,10 @@ class _Shared(Variable):
 class DistributedVariable(_Shared, DistributedValues):
     """A variable with one copy per replica.
 
+    Args:
+        copies: a variable on each replica's device, in their order, of the same shape and dtype.
+        aggregation: what becomes of the updates of several replicas, a VariableAggregation.
+
     Source: tf.distribute.DistributedValues, "DistributedVariable".
     """
 
@@ -453,6 +457,10 @@ class SyncOnReadVariable(DistributedVariable):
 
 class AggregatingVariable(_Shared):
     """One copy, on the parameter device, that several replicas update.
+
+    Args:
+        variable: the copy.
+        aggregation: what becomes of the updates of several replicas, a VariableAggregation.
 
     Source: tf.distribute.experimental.CentralStorageStrategy.
     """

@@ -47,6 +47,9 @@ class Partitioner:
 class FixedShardsPartitioner(Partitioner):
     """So many shards, but never more than there are rows.
 
+    Args:
+        num_shards: how many, 1 or more.
+
     >>> FixedShardsPartitioner(2)((10, 3), "float32")
     [2, 1]
 

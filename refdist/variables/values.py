@@ -34,11 +34,18 @@ from refdist.core.rules.values import RESULTS, Leaves, Result, Together
 class DistributedValues(HoldsArray):
     """Base class for values that consist of one component per replica.
 
+    Args:
+        values: one object for each replica, in their order; at least one.
+        component_devices: the names of the devices that they are on; () where they are on none.
+
     >>> import refdist
     >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     >>> value = strategy.run(lambda: refdist.constant(refdist.get_replica_context().replica_id_in_sync_group))
     >>> isinstance(value, refdist.DistributedValues)
     True
+
+    Raises:
+        RD25, RD34: this class itself, which is only a base; no value.
 
     Source: tf.distribute.DistributedValues.
     """

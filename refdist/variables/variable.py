@@ -139,6 +139,11 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     def sparse_read(self, indices: object, name: str | None = None) -> Any:
         """The rows at `indices` of the first dimension, as a read-only array.
 
+        Args:
+            indices: an array of integers of any shape; the result has that shape, `[*indices.shape, *self.shape[1:]]`,
+                and the dtype of the variable.
+            name: without effect.
+
         Raises:
             RD25, RD34: indices that are not integers, or of rows that do not exist.
         """
@@ -146,6 +151,11 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
 
     def gather_nd(self, indices: object, name: str | None = None) -> Any:
         """The parts at `indices`, as a read-only array; the last dimension of `indices` has the indices of one part.
+
+        Args:
+            indices: an array of integers of shape [..., depth]; the result has the shape `[..., *self.shape[depth:]]`,
+                and the dtype of the variable.
+            name: without effect.
 
         Raises:
             RD25, RD34: indices that are not integers, or of parts that do not exist.
@@ -157,7 +167,11 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         return gathered(self._read(), indices, device, f"{method} of variable {self.name}")
 
     def is_initialized(self, name: str | None = None) -> np.bool_:
-        """True: a variable has its initial value when it is made."""
+        """True: a variable has its initial value when it is made.
+
+        Args:
+            name: without effect.
+        """
         return np.True_
 
     @property
@@ -343,6 +357,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         Args:
             indices: integer array of shape [..., depth]; a part may occur more than once.
             updates: what is added to each, an array of shape `[..., *self.shape[depth:]]`.
+            name: without effect.
 
         Raises:
             As `assign`.  RD25, RD34: indices that are not integers, or of parts that do not exist.
@@ -355,6 +370,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         Args:
             indices: integer array of shape [..., depth].
             updates: an array of shape `[..., *self.shape[depth:]]`.
+            name: without effect.
         """
         return self._write("scatter_nd_sub", packed((indices, updates), "scatter_nd_sub"))
 
@@ -364,6 +380,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         Args:
             indices: integer array of shape [..., depth].
             updates: an array of shape `[..., *self.shape[depth:]]`.
+            name: without effect.
         """
         return self._write("scatter_nd_update", packed((indices, updates), "scatter_nd_update"))
 

@@ -29,6 +29,9 @@ class ReduceOp(Enum):
     def from_variable_aggregation(aggregation: VariableAggregation) -> ReduceOp:
         """The op of an aggregation.
 
+        Args:
+            aggregation: a VariableAggregation.
+
         Raises:
             RD13: NONE and ONLY_FIRST_REPLICA are not reductions.
         """
