@@ -30,7 +30,7 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
     The sum of the results over all replicas is the mean loss of all examples; the same holds for gradients.
 
     Args:
-        per_example_loss: numbers of shape [batch, ...].
+        per_example_loss: numbers of shape [batch, ...] and any dtype of numbers.
         sample_weight: a factor for each loss: a number, or an array that can be broadcast to the losses, if necessary
             after a last dimension of size 1 is added or removed; None for 1.
         global_batch_size: an int; None for the first dimension of the losses times the number of replicas, which is
@@ -100,11 +100,12 @@ def embedding_lookup(params: object, ids: object) -> Any:
     """The rows of a variable at `ids`; of a sharded one only the shards are read that hold such rows.
 
     Args:
-        params: a variable, sharded or not, or a list of variables, which are taken for the shards of one.
-        ids: integers of any shape.
+        params: a variable of shape [rows, ...], sharded or not, or a list of variables, which are taken for the shards
+            of one.
+        ids: integers of any shape, each the number of a row.
 
     Returns:
-        A read-only array, of the shape of `ids` followed by that of a row of `params`.
+        A read-only array of shape `[*ids.shape, ...]`, with the dtype of the variable.
 
     >>> import refdist
     >>> refdist.nn.embedding_lookup(refdist.Variable([[1.0, 2.0], [3.0, 4.0]]), [1, 1])

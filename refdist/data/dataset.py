@@ -81,7 +81,7 @@ class Dataset(Functions):
         """A dataset of one element, the whole nest.
 
         Args:
-            tensors: an array or a nest of arrays.
+            tensors: an array of any shape and dtype, or a nest of arrays.
             name: without effect.
 
         Source: tf.data.Dataset.from_tensors.
@@ -96,7 +96,7 @@ class Dataset(Functions):
         Rows of different lengths are passed as an array of dtype object that holds an array per row.
 
         Args:
-            tensors: an array of shape [n, ...], or a nest of them with the same n.
+            tensors: an array of shape [n, ...] and any dtype, or a nest of them with the same n.
             name: without effect.
 
         Raises:

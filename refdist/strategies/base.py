@@ -191,7 +191,8 @@ class Strategy(OneOfAKind):
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name in any case.
-            value: a PerReplica, or a nest of them.  A value that is not distributed is the contribution of the
+            value: a PerReplica of arrays or IndexedSlices, of numbers of one dtype, and of one shape but for the
+                dimensions in `axis`; or a nest of them.  A value that is not distributed is the contribution of the
                 replica where each worker has one replica.  Otherwise all replicas share it: its MEAN is the value
                 itself (the mean over the workers where there are several), its SUM without an axis is an error,
                 and along an axis it counts once per replica.
@@ -200,7 +201,8 @@ class Strategy(OneOfAKind):
                 is weighted correctly.
 
         Returns:
-            A read-only array, or a nest of them.
+            A read-only array of that shape without the dimensions in `axis`, or a nest of them.  SUM keeps the dtype;
+            MEAN of integers is a float.
 
         >>> import numpy as np, refdist
         >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -241,13 +243,13 @@ class Strategy(OneOfAKind):
         """The values of all replicas one after another along `axis`.
 
         Args:
-            value: a PerReplica of arrays of rank 1 or more, or a nest of them; only the length along `axis`
-                may differ.  A value that is not distributed is one contribution of each worker, whose replicas share
-                it; on one worker it is returned as it is.
+            value: a PerReplica of arrays of rank 1 or more and of one dtype, or a nest of them; only the length along
+                `axis` may differ.  A value that is not distributed is one contribution of each worker, whose replicas
+                share it; on one worker it is returned as it is.
             axis: an int in [-rank, rank).
 
         Returns:
-            A read-only array, replica 0's part first.
+            A read-only array of that dtype and rank, or a nest of them; replica 0's part comes first.
 
         Raises:
             RD05, RD07: dtypes or other dimensions differ.  RD08: no such axis.
@@ -383,7 +385,7 @@ class Strategy(OneOfAKind):
         """A dataset of the rows of arrays; a list of arrays is stacked.
 
         Args:
-            numpy_input: an array, or a nest of arrays, with equally many rows.
+            numpy_input: an array of shape [n, ...] and any dtype, or a nest of them with the same n.
             session: without effect.
 
         Source: tf.distribute.experimental.CentralStorageStrategy (TensorFlow 2.0).
@@ -494,7 +496,7 @@ class Strategy(OneOfAKind):
         """TPUStrategy's: computes with `tensor` on one of a replica's devices.
 
         Args:
-            tensor: an array in a replica.
+            tensor: an array in a replica, of any shape and dtype.
             logical_device_id: the number of the device among the replica's, from 0.
 
         Raises:
@@ -506,7 +508,7 @@ class Strategy(OneOfAKind):
         """TPUStrategy's: splits `tensor` over a replica's devices.
 
         Args:
-            tensor: an array in a replica.
+            tensor: an array in a replica, of any shape and dtype.
             partition_dimensions: into how many parts each of its dimensions is split.
 
         Raises:

@@ -273,12 +273,13 @@ class StrategyExtended(OneOfAKind):
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name.
-            value: a PerReplica, or a nest of them.
+            value: a PerReplica of arrays or IndexedSlices, of numbers of one shape and dtype, or a nest of them.
             destinations: a device name, an array, a variable or a distributed value.
             options: a CommunicationOptions, or None.
 
         Returns:
-            A Mirrored, or one read-only array for a single device; of a nest, a nest of them.
+            A Mirrored, or one read-only array for a single device, of the same shape; of a nest, a nest of them.  SUM
+            keeps the dtype; MEAN of integers is a float.
 
         >>> import refdist
         >>> strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -306,8 +307,12 @@ class StrategyExtended(OneOfAKind):
 
         Args:
             reduce_op: SUM or MEAN, or its name.
-            value_destination_pairs: what is reduced, a value of each device, and where its result goes.
+            value_destination_pairs: for each a PerReplica of arrays or IndexedSlices, of numbers of one shape and
+                dtype, and where its result goes, as in `reduce_to`.
             options: hints to the implementation; None for the defaults.
+
+        Returns:
+            A list with the result of each pair, as of `reduce_to`.
 
         Raises:
             RD25, RD34: bad arguments; also a nest as a value: pass one pair for each array.
@@ -333,7 +338,7 @@ class StrategyExtended(OneOfAKind):
         """An array on all devices of `destinations`.
 
         Args:
-            tensor: an array of any shape.
+            tensor: an array of any shape and dtype.
             destinations: a device name, or an array, variable or distributed value, whose devices are taken.
 
         Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.

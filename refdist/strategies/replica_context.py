@@ -236,12 +236,12 @@ class ReplicaContext(context_stack.Scope):
         """Concatenates the values of all replicas along `axis` and returns the result to each of them.
 
         Args:
-            value: an array of rank 1 or more, or a nest of them; only the length along `axis` may differ.
+            value: an array of rank 1 or more and any dtype, or a nest of them; only the length along `axis` may differ.
             axis: an int in [-rank, rank).
             options: a CommunicationOptions, or None.
 
         Returns:
-            The same nest of read-only arrays, replica 0's part first.
+            The same nest of read-only arrays of the same ranks and dtypes, replica 0's part first.
 
         The gradient of an all_gather is this replica's slice of the summed gradients.
 

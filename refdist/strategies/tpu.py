@@ -99,7 +99,7 @@ class TPUStrategy(OnTPU):
         """The same array, on one of the replica's logical devices.
 
         Args:
-            tensor: an array.
+            tensor: an array of any shape and dtype.
             logical_device_id: which one, from 0.
 
         Raises:
@@ -124,7 +124,7 @@ class TPUStrategy(OnTPU):
         """The same array, with a tile on each of the replica's logical devices.
 
         Args:
-            tensor: an array.
+            tensor: an array of any dtype; each length is a multiple of the number of parts there.
             partition_dimensions: into how many parts each dimension is divided; their product is the number of
                 logical devices.  Tile i, in row-major order, lies on logical device i.
 
@@ -157,7 +157,7 @@ class TPUStrategy(OnTPU):
         """The same array, on all of the replica's logical devices.
 
         Args:
-            tensor: an array of any shape.
+            tensor: an array of any shape and dtype.
 
         Raises:
             RD09, RD10: not in a replica.  RD25: not an array.
