@@ -37,9 +37,9 @@ def total(strategy: Any, aggregation: Aggregation = Aggregation.SUM) -> Any:
                                 synchronization=refdist.VariableSynchronization.ON_READ)
 
 
-def batches(strategy: Any, rows: int = 8) -> Any:
-    """Batches of at most eight rows."""
-    return strategy.experimental_distribute_dataset(refdist.data.Dataset.from_tensor_slices(ROWS[:rows]).batch(8))
+def batches(strategy: Any, rows: int = 8, batch: int = 8) -> Any:
+    """Batches of at most eight rows, or of so many."""
+    return strategy.experimental_distribute_dataset(refdist.data.Dataset.from_tensor_slices(ROWS[:rows]).batch(batch))
 
 
 def each(strategy: Any, step: Callable[[Any], Any], rows: int = 8) -> Any:

@@ -114,6 +114,19 @@ def divided_twice() -> None:
     training(step)
 
 
+def divided_after_the_mean() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        gradient = reduced(np.stack([rows, rows**2]).mean(axis=1), "MEAN")
+        w.assign_sub(gradient / refdist.get_strategy().num_replicas_in_sync)  # here
+
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    with strategy.scope():
+        w = refdist.Variable(np.ones(2, np.float32), name="w")
+    for part in strategy.experimental_distribute_dataset(
+            refdist.data.Dataset.range(16).map(lambda x: np.float32(x) / 16).batch(8)):
+        strategy.run(step, (w, part))
+
+
 def mean_of_means() -> None:
     def step(w: Any, rows: Rows) -> None:
         update(w, reduced(rows.mean(), "MEAN"))  # here
@@ -282,7 +295,7 @@ CAUSES = [
     (penalty_summed, "THE SAME SUMMED"),
     (divided_twice, "DIVIDED TWICE"), (mean_of_means, "MEAN OF MEANS"),
     (first_replica_only, "ONLY THE FIRST REPLICA"), (mean_of_no_rows, "NOT FINITE"),
-    (rate_multiplied, "MULTIPLIED AFTER REDUCING"),
+    (rate_multiplied, "MULTIPLIED AFTER REDUCING"), (divided_after_the_mean, "MULTIPLIED AFTER REDUCING"),
     (global_state, "GLOBAL RANDOM STATE"), (global_state_of_python, "GLOBAL RANDOM STATE"),
     (shared_generator, "SHARED GENERATOR"), (one_seed, "ONE SEED"), (own_seeds, "RANDOM NUMBERS OF EACH REPLICA"),
     (counter, "SHARED PYTHON STATE"), (statistic, "ROWS OF ONE REPLICA"), (by_the_replica, "WHICH REPLICA"),
@@ -370,6 +383,21 @@ def test_a_number_that_is_only_printed_is_explained_by_what_was_reduced() -> Non
     difference = first(refdist.compare(program, replicas=(1, 2), orders=0))
     assert (difference.cause, difference.name, difference.values) == (
         "MEANS SUMMED", "printed", ("'loss 3.5'", "'loss 7.0'"))
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "-inf"])
+def test_a_printed_number_that_is_none_is_another(word: str) -> None:
+    def program() -> None:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        rows = refdist.data.Dataset.range(3).map(np.float32).batch(2)
+        for batch in strategy.experimental_distribute_dataset(rows):
+            losses = strategy.run(lambda rows: rows.sum() if len(rows) else np.float32(word), (batch,))
+            with np.errstate(all="ignore"):
+                print("loss", float(strategy.reduce("SUM", losses, axis=None)))
+
+    difference = first(refdist.compare(program, replicas=(1, 2), orders=0))
+    assert (difference.cause, difference.name) == ("NOT FINITE", "printed")
+    assert difference.values == ("'loss 2.0'", f"'loss {word}'")
 
 
 def test_of_what_a_program_reduces_itself_the_parts_are_said() -> None:

@@ -31,7 +31,7 @@ ROUNDINGS = 64
 IN_DOUBLE = 1e-9
 _OF_NORMS = 1e-4
 RETURNED = "returned"  # the name of the numbers that a function returns
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w])")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf|infinity))(?![\w])")
 # Text of what belongs to replicas and devices.
 _OWN = ("PerReplica", "GPU:", "CPU:", "TPU:", "replica_")
 
@@ -201,6 +201,8 @@ class Aligned:
         for x, y in zip(_NUMBER.findall(one), _NUMBER.findall(two), strict=True):
             if x == y or self._says(x, y):
                 continue
+            if not (np.isfinite(float(x)) and np.isfinite(float(y))):
+                return float("inf")
             # One in the last digit that is shown may be a rounding.
             digits = 10.0 ** -len(x.partition(".")[2].partition("e")[0]) if "." in x and "e" not in x.lower() else 0.0
             difference = abs(float(x) - float(y))

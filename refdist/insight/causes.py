@@ -31,6 +31,7 @@ from refdist.insight.trial import Trial
 _MOST_ROWS = 1_000_000
 # Calls whose result need not be the same on another number of replicas.
 _JOINING = ("merge_call", "gather", "all_gather", "Strategy.gather")
+_CHANGING = ("assign_add of", "assign_sub of", "scatter_add of", "scatter_sub of")
 
 
 class Cause(NamedTuple):
@@ -73,12 +74,13 @@ class Case:
             theirs.setdefault((one.call, one.line), []).append(one)
             theirs.setdefault((one.call,), []).append(one)
         taken: Counter[tuple[str, ...]] = Counter()
+        until = self.parting.points[1]
         for two in self._all:
             key: tuple[str, ...] = (two.call, two.line) if two.line else (two.call,)
             others = theirs.get(key, [])
             at = taken[key]
             taken[key] += 1
-            if two.step > self.parting.step or two.call in _JOINING:
+            if two.step > self.parting.step or two.call in _JOINING or (until is not None and two.at > until.at):
                 continue
             if at >= len(others):
                 self.aligned = False
@@ -89,7 +91,8 @@ class Case:
                 continue
             x, y = _items(one.received), _items(two.received)
             counts = _all_are(x, self.counts[0]) and _all_are(y, self.counts[1])
-            if x and not counts and not _near(x, y, _loosest(one, two)):
+            parts_here = two.call.endswith(f" of variable {self.parting.name}:0")
+            if x and (parts_here or not counts) and not _near(x, y, _loosest(one, two)):
                 yield one, two
 
     def rows(self) -> list[int] | None:
@@ -102,7 +105,7 @@ class Case:
         assert self.meeting is not None
         one, two = self.meeting
         x, y = _items(one.received), _items(two.received)
-        if two.call.startswith(("assign_add of", "assign_sub of")) and two.line == self.parting.line:
+        if two.call.startswith(_CHANGING) and two.line == self.parting.line:
             x, y = self.changes() or (x, y)
         return x, y
 
@@ -348,6 +351,8 @@ def _scaled(case: Case) -> Cause | None:
                      "Divide by the global batch (`nn.compute_average_loss(loss, global_batch_size=...)`), or reduce "
                      "with MEAN.")
     if _near([item / factor for item in x], y, _loosest(one, two)):
+        if alike and _written_as_reduced(case) is not None:
+            return _multiplied(f"{where} gets 1/{factor:g} of what it is on {a}")
         if op == "ONLY_FIRST_REPLICA":
             return _factor(f"{where} gets 1/{factor:g} of what it is on {a}")
         return Cause("DIVIDED TWICE", f"{where} gets 1/{factor:g} of what it is on {a}: {_parts(two.contributed)} are "
@@ -405,6 +410,43 @@ def _changes(case: Case) -> Cause | None:
                 return _multiplied(told)
             return _factor(told)
     return None
+
+
+def _written_as_reduced(case: Case) -> tuple[Meeting, float, float] | None:
+    """The all_reduce whose result, times a number, is what all replicas write, and that number in each run.
+
+    None where there is none.
+    """
+    if case.meeting is None or case.op() == "SUM" or not case.meeting[1].call.startswith(("assign", "scatter")):
+        return None
+    one, two = case.meeting
+    reduced = case.earlier(two)
+    if reduced is None:
+        return None
+    theirs = [meeting for meeting in meetings(case.first) if meeting.run == one.run and meeting.at < one.at
+              and (meeting.call, meeting.line) == (reduced.call, reduced.line)]
+    sides = [(_items(writing.contributed[min(writing.contributed)]), _items(meeting.received))
+             for writing, meeting in ((one, theirs[-1]), (two, reduced))] if theirs else []
+    if not sides or not all(_is_multiple(*side) for side in sides):
+        return None
+    most = max(range(len(sides[0][1])), key=lambda i: abs(sides[0][1][i]))
+    ratios = [items[most] / of[most] if of[most] else 0.0 for items, of in sides]
+    return reduced, ratios[0], ratios[1]
+
+
+def _after_reducing(case: Case) -> Cause | None:
+    written = _written_as_reduced(case)
+    if written is None:
+        return None
+    reduced, here, there = written
+    if _near([here], [there], 1e-4):
+        return None
+    assert case.meeting is not None
+    two, (a, b) = case.meeting[1], case.counts
+    return Cause("MULTIPLIED AFTER REDUCING", f"{two.call} at {_short(two.line)} gets what {reduced.call} at "
+                 f"{_short(reduced.line)} has given, times {abs(here):.4g} on {a} and times {abs(there):.4g} on {b}, "
+                 "although what is reduced is the same: what it is multiplied by is another, such as a rate that each "
+                 "replica changes", "Change it once in a step, outside of replicas, or keep it in a variable.")
 
 
 def _factor(told: str) -> Cause:
@@ -510,7 +552,7 @@ def of_order(case: Case) -> Cause:
 
 _CAUSES: tuple[Callable[[Case], Cause | None], ...] = (
     _batch, _rows, _not_finite, _first_only, _scaled, _changes, _alike_seeded, _shared_generator, _means, _state,
-    _own_generator)
+    _own_generator, _after_reducing)
 
 
 def _seen(trial: Trial) -> tuple[Counter[int] | None, int]:

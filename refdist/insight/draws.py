@@ -1,6 +1,7 @@
 """Random numbers that a program draws from NumPy and Python: from which generator, on which replica, at which line.
 
-Of PyTorch and JAX only the seeds are seen.
+Of JAX only the seeds are seen.  Of PyTorch these, and whether the global generator has another state after a replica
+has run.
 
 refdist's own generators have a stream for each replica.  Those of NumPy and Python know no replicas: what one replica
 draws, another does not get, so that the order in which replicas run decides; and generators that replicas seed alike
@@ -55,6 +56,8 @@ class Draws:
 
     def __init__(self) -> None:
         self.found: dict[Draw, None] = {}
+        self._state: Any = None  # of PyTorch's global generator
+        self._seeding: set[int | None] = set()  # replicas that seed it, of which each has a state of its own
         self._watched: set[tuple[str, str]] = set()
         for module, owner in ((random, random._inst), (np.random, np.random.mtrand._rand)):
             for name in dir(module):
@@ -78,20 +81,51 @@ class Draws:
     def of_libraries(self) -> None:
         """Watches the seeds of the libraries that have been imported by now."""
         for place in _OF_LIBRARIES:
-            module = sys.modules.get(place[0])
+            module: Any = sys.modules.get(place[0])
             if module is not None and place not in self._watched:
                 self._watched.add(place)
-                setattr(module, place[1], self._of_a_seed(getattr(module, place[1])))
+                setattr(module, place[1], self._of_a_seed(getattr(module, place[1]), place[0] == "torch"))
+                if place[0] == "torch":
+                    module.Generator = self._of_generators(module.Generator)
+        if "torch" in sys.modules:
+            self._state = sys.modules["torch"].default_generator.get_state()
 
-    def _of_a_seed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def of_a_replica(self, replica: int, line: str) -> None:
+        """Sees whether a replica, which ends a run that was begun at this line, has drawn from PyTorch's generator."""
+        if self._state is None or replica in self._seeding:
+            return
+        state = sys.modules["torch"].default_generator.get_state()
+        if not bool((state == self._state).all()):
+            self._state = state
+            self._add(Draw(GLOBAL, None, line, replica))
+
+    def _of_a_seed(self, function: Callable[..., Any], of_the_global_one: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            line, seed = _line(), next(iter((*args, *kwargs.values())), None)
-            if line is not None and isinstance(seed, (int, np.integer)):
-                self._add(Draw(line, _replica(), line, _replica(), repr(int(seed))))
+            self._seed(_line(), next(iter((*args, *kwargs.values())), None))
+            if of_the_global_one:
+                self._seeding.add(_replica())
             return function(*args, **kwargs)
 
         return call
+
+    def _of_generators(self, kind: Any) -> Any:
+        # A subclass of PyTorch's, of which PyTorch's own are instances, too.
+        def is_instance(_: Any, value: object) -> bool:
+            return isinstance(value, kind)
+
+        def manual_seed(generator: Any, seed: Any) -> Any:
+            # Keras makes a generator for each draw.
+            if not call_site.is_between(sys._getframe(1).f_globals.get("__name__", "")):
+                self._seed(_line(), seed)
+            return kind.manual_seed(generator, seed)
+
+        metaclass = type("type", (type(kind),), {"__instancecheck__": is_instance})
+        return metaclass("Generator", (kind,), {"manual_seed": manual_seed, "__module__": "torch"})
+
+    def _seed(self, line: str | None, seed: object) -> None:
+        if line is not None and isinstance(seed, (int, np.integer)):
+            self._add(Draw(line, _replica(), line, _replica(), repr(int(seed))))
 
     def _add(self, draw: Draw) -> None:
         if len(self.found) < 1000:

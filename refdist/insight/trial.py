@@ -211,6 +211,7 @@ class _Recorder(record_to):
         super().__init__(path)
         self._full, self._draws = full, draws
         self._taken = 0
+        self._line = ""  # of the last run
 
     def __enter__(self) -> None:
         self._writer = self._opened()
@@ -219,6 +220,9 @@ class _Recorder(record_to):
     def _kept(self, raw: Raw) -> None:
         if raw[1] == "run":  # a library that replicas use has been imported by now
             self._draws.of_libraries()
+            self._line = next(map(str, raw[4]["site"]), "")
+        elif raw[1] == "end" and raw[3][1] is not None:
+            self._draws.of_a_replica(raw[3][1], self._line)
         if raw[1] in _RECORDED or (raw[1] == "read" and totals()):
             self._taken += 1
             if self._taken > EVENTS:

@@ -110,6 +110,31 @@ def rate_times_replicas_of_a_sum() -> None:
     each(strategy, step)
 
 
+def rate_changed_by_each_replica() -> None:
+    # A schedule of the learning rate that is stepped in the replicas: four times in each step.
+    strategy, rate = four(), {"rate": 0.1}
+    w = weights(strategy, Aggregation.ONLY_FIRST_REPLICA)
+
+    def step(x: Any) -> None:
+        w.assign_sub(rate["rate"] * replica().all_reduce("MEAN", x.mean(axis=0)))
+        rate["rate"] *= 0.9
+
+    for x in batches(strategy, batch=4):
+        strategy.run(step, (x,))
+
+
+def rows_of_a_table_averaged() -> None:
+    # Each replica changes its own rows of a table, divided by the rows of all, and MEAN divides once more.
+    strategy = four()
+    with strategy.scope():
+        table = refdist.Variable(np.ones((5, 3), np.float32), name="table", aggregation=Aggregation.MEAN)
+
+    def step(x: Any) -> None:
+        table.scatter_sub(refdist.IndexedSlices(np.asarray(x) / 8, np.asarray(x[:, 0], np.int64) % 5))
+
+    each(strategy, step)
+
+
 def mean_of_a_ratio() -> float:
     # Precision: the ratio of sums is not the mean of ratios.
     def step(x: Any) -> Any:
@@ -180,6 +205,8 @@ MISTAKES = [
     (0, regularization_not_scaled, "compare THE SAME SUMMED"),
     (0, penalty_in_the_update, "compare THE SAME SUMMED"),
     (0, rate_times_replicas_of_a_sum, "compare MULTIPLIED AFTER REDUCING"),
+    (0, rate_changed_by_each_replica, "compare MULTIPLIED AFTER REDUCING"),
+    (0, rows_of_a_table_averaged, "compare DIVIDED TWICE"),
     (0, mean_of_a_ratio, "compare ROWS OF ONE REPLICA"),
     (0, root_of_a_part, "compare ROWS OF ONE REPLICA"),
     (0, clipped_before_the_sum, "compare ROWS OF ONE REPLICA"),

@@ -92,6 +92,20 @@ def read_of_parts_as_a_rate() -> None:
     each(strategy, step)
 
 
+def steps_counted_by_each_replica() -> None:
+    # The rate falls with a counter of steps to which each replica adds one.
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN)
+    with strategy.scope():
+        steps = refdist.Variable(0, name="steps", aggregation=Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        steps.assign_add(1)
+        w.assign_sub(x.mean(axis=0) / np.float32(steps.read_value()))
+
+    each(strategy, step)
+
+
 def first_replica_of_a_gradient() -> None:
     strategy = four()
     w = weights(strategy, Aggregation.ONLY_FIRST_REPLICA)
@@ -112,5 +126,6 @@ MISTAKES = [
     (44, restored_with_another_name, "warns UserWarning"),
     (45, of_another_strategy, "raises RD11"),
     (0, silent.first_part_only, "warns RD41"),
+    (0, steps_counted_by_each_replica, "compare THE SAME SUMMED"),
     (0, first_replica_of_a_gradient, "compare ONLY THE FIRST REPLICA"),
 ]

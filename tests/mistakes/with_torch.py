@@ -121,6 +121,25 @@ def dropout_of_one_seed() -> None:
     tensors(strategy, step)
 
 
+def generator_of_one_seed() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(7))
+        w.assign_sub(0.01 * (x + noise).sum(dim=0).numpy())
+
+    tensors(strategy, step)
+
+
+def dropout_without_a_seed_of_its_own() -> None:
+    # The program seeds PyTorch once, and each replica goes on where the one before has stopped.
+    torch.manual_seed(0)
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    tensors(strategy, lambda x: w.assign_sub(0.01 * torch.nn.functional.dropout(x, 0.5).sum(dim=0).numpy()))
+
+
 def model_shared_by_replicas() -> None:
     # One module for all replicas: each of them steps it, and none knows.
     strategy = four()
@@ -172,6 +191,8 @@ MISTAKES = [
     (0, gradient_that_is_recorded, "raises RD34"),
     (7, other_shape_on_the_last, "raises RD04"),
     (38, dropout_of_one_seed, "compare ONE SEED"),
+    (38, generator_of_one_seed, "compare ONE SEED"),
+    (37, dropout_without_a_seed_of_its_own, "compare GLOBAL RANDOM STATE"),
     (37, model_shared_by_replicas, "compare SHARED PYTHON STATE"),
     (0, norm_of_the_own_gradient, "compare ROWS OF ONE REPLICA"),
     (23, part_of_a_metric_as_the_total, "warns RD41"),
