@@ -111,6 +111,21 @@ def means_of_equal_parts() -> None:
     strategy.reduce("MEAN", loss, axis=None)
 
 
+def weighed_means() -> None:
+    """Means are multiplied by the rows they are of, or by their share of all rows, and summed."""
+    strategy = four()
+
+    def step(x: Any) -> Any:
+        share = len(x) / float(replica().all_reduce("SUM", len(x)))
+        return replica().all_reduce("SUM", [x.mean() * len(x), x.shape[0] * np.square(x).mean(axis=0),
+                                            x.mean(axis=0) * share, x.mean() / (1 / share)])
+
+    each(strategy, step)
+    each(strategy, step, rows=7)
+    for loss, rows in each(strategy, lambda x: (x.mean() * len(x), len(x)), rows=7):
+        _ = strategy.reduce("SUM", loss, axis=None) / strategy.reduce("SUM", rows, axis=None)
+
+
 def shared_out_penalty() -> None:
     """Every replica adds its share of a penalty, by its rows."""
     strategy = four()
@@ -161,4 +176,4 @@ def scaled(mean: Any) -> Any:
 
 
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
-         means_of_equal_parts, shared_out_penalty, own_slices, half_squares, metric_of_the_mean]
+         means_of_equal_parts, weighed_means, shared_out_penalty, own_slices, half_squares, metric_of_the_mean]

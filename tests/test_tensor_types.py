@@ -132,6 +132,19 @@ def test_right_training_with_pytorch_is_left_alone() -> None:
     assert findings(program) == []
 
 
+@pytest.mark.parametrize("rows", [8, 7])
+@pytest.mark.parametrize("weighed", [
+    lambda loss, x: loss * len(x), lambda loss, x: loss.mul(x.size(0)), lambda loss, x: x.shape[0] * loss,
+    lambda loss, x: loss * (len(x) / float(replica().all_reduce("SUM", len(x))))])
+def test_a_mean_that_is_multiplied_by_its_rows_is_a_sum(weighed: Callable[[Any, Any], Any], rows: int) -> None:
+    def step(x: Any) -> Any:
+        w = torch.ones(3, requires_grad=True)
+        loss = weighed(F.mse_loss(x @ w, x[:, 0]), x)
+        return replica().all_reduce("SUM", [loss.detach(), *torch.autograd.grad(loss, [w])])
+
+    assert findings(lambda: each(step, rows)) == []
+
+
 def test_a_tensor_is_pytorchs_own() -> None:
     def step(x: Any) -> Any:
         assert type(x) is torch.Tensor and vars(x) == {}

@@ -180,14 +180,20 @@ def check_part(kind: ReplicaType, attempted: str, own: str, total: int) -> None:
 
 
 def _as_means(kinds: Sequence[ReplicaType]) -> Of:
-    # What all contribute; a sum that each divides by its own number of rows is a mean.
+    # What all contribute; a sum that each divides by its own number of rows is a mean, and a mean that is multiplied by
+    # them is none.
     of = kinds[0].of
     if any(kind.of is not of for kind in kinds):
         return Of.DIFFERS
     if of is Of.SUM and all((Operation.DIVIDE, kind.rows) in kind.numbers for kind in kinds) and (
             len({kind.rows for kind in kinds}) > 1 or all(map(_by_length, kinds))):
         return Of.MEAN
-    return of
+    return Of.DIFFERS if of is Of.MEAN and _are_weighed(kinds) else of
+
+
+def _are_weighed(kinds: Sequence[ReplicaType]) -> bool:
+    # Whether a number that took part may be the replica's number of rows, or its share of all of them.
+    return any(kind.numbers != kinds[0].numbers or (Operation.MULTIPLY, kind.rows) in kind.numbers for kind in kinds)
 
 
 def _by_length(kind: ReplicaType) -> bool:
