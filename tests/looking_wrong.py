@@ -126,6 +126,17 @@ def weighed_means() -> None:
         _ = strategy.reduce("SUM", loss, axis=None) / strategy.reduce("SUM", rows, axis=None)
 
 
+def divided_by_the_own_rows_afterwards() -> None:
+    """The mean of the replicas' sums over equally many rows is divided by these."""
+    strategy = four()
+
+    def step(x: Any) -> Any:
+        rows = x.shape[0]
+        return replica().all_reduce("MEAN", x.sum(axis=0)) / len(x), replica().all_reduce("MEAN", x.sum()) / rows
+
+    each(strategy, step)
+
+
 def shared_out_penalty() -> None:
     """Every replica adds its share of a penalty, by its rows."""
     strategy = four()
@@ -176,4 +187,5 @@ def scaled(mean: Any) -> Any:
 
 
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
-         means_of_equal_parts, weighed_means, shared_out_penalty, own_slices, half_squares, metric_of_the_mean]
+         means_of_equal_parts, weighed_means, divided_by_the_own_rows_afterwards,
+         shared_out_penalty, own_slices, half_squares, metric_of_the_mean]

@@ -247,6 +247,9 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
     files = {place.file for place in (*site, *kind.places())} | {program(sys._getframe(1)).f_code.co_filename}
     if scaled and scaling.by_replicas(files, scaled, multiplied):
         return
+    # The mean of sums over equally many rows, divided by these, is the mean of all.
+    if multiplied and any(scaling.divides_by_length(place.file, place.line) for place in site):
+        return
     here = f"{attempted} ({site[0] if site else ''})"
     chain = " -> ".join([*kind.chain(), here]) if kind is not UNKNOWN else here
     remarks.make(code, site, attempted, f"{found}. {chain}", fix)

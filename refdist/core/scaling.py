@@ -133,6 +133,27 @@ def is_by_length(file: str, line: int, end_line: int | None, column: int | None,
     return False
 
 
+def divides_by_length(file: str, line: int) -> bool:
+    """Whether the innermost function around a line divides by a length anywhere."""
+    if file.startswith(INSTALLED):
+        return False
+    return _divides_by_length("".join(linecache.getlines(file)), line)
+
+
+@functools.lru_cache(maxsize=64)
+def _divides_by_length(source: str, line: int) -> bool:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return True  # nothing is known
+    around = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))
+              and node.lineno <= line <= (node.end_lineno or node.lineno)]
+    if not around:
+        return False
+    inner = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
+    return any(_is_length(divisor, source) for divisor in _divisors(inner))
+
+
 def _is_length(node: ast.expr, source: str) -> bool:
     if isinstance(node, ast.Name):
         assigned = [statement.value for statement in ast.walk(ast.parse(source)) if isinstance(statement, ast.Assign)
