@@ -2,7 +2,7 @@
 
 Every line of the file is an example of a chapter, as `cases.schema.json` says; a property is there with a few values
 for its names. The strategies that an example is run on are its `cases`, and where what it does is the same on several
-of them, they share an entry of `programs`. `cases_of` takes a line apart into what a testee is asked and what is
+of them, they share an entry of `programs`. `kept.cases_of` takes a line apart into what a testee is asked and what is
 expected of it.
 
 The file is generated and committed, so that a project without Python can take it from the repository or from a
@@ -21,14 +21,12 @@ from typing import Any
 
 import refdist
 from refdist.conformance.chapters import Case, cases
+from refdist.conformance.kept import SHARED
 from refdist.conformance.properties import drawn
 from refdist.conformance.protocol import SCHEMA
 from refdist.conformance.record import record
 
-FILE = Path(__file__).parent / "cases.jsonl"
 DRAWS = 3  # of each property
-# What all cases of an example have in common.
-SHARED = ("clause", "python", "observe")
 
 
 def main(arguments: list[str]) -> int:
@@ -70,11 +68,3 @@ def _line(case: Case, records: list[dict[str, object]]) -> str:
             own["programs"] = programs.index(own["programs"])
         done["cases"].append(own)
     return json.dumps(done | {"programs": programs}, ensure_ascii=False, separators=(",", ":"))
-
-
-def cases_of(line: str) -> Iterator[dict[str, Any]]:
-    """The cases of a line, each complete."""
-    read = json.loads(line)
-    for case in read["cases"]:
-        programs = {"programs": read["programs"][case["programs"]]} if "programs" in case else {}
-        yield {**{key: read[key] for key in SHARED}, **case, **programs}

@@ -34,10 +34,10 @@ from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import Answer, Program, program
 from refdist.conformance.judging import NEEDS, Verdict, judge
+from refdist.conformance.kept import question
 from refdist.conformance.notation import cut, on_one_line
 from refdist.conformance.process import Broken, Process
 from refdist.conformance.protocol import ANSWERS, Message
-from refdist.conformance.record import question
 
 LIMIT = 30.0  # seconds that a case may take
 START_LIMIT = 120.0  # seconds until an implementation has said who it is

@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import Any
 
 from refdist import errors
-from refdist.conformance import capabilities, comparison, dump, process, promises, protocol, replay, results, session
+from refdist.conformance import capabilities, comparison, kept, process, promises, protocol, replay, results, session
 from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
 from refdist.conformance.examples import program
 from refdist.conformance.results import KINDS
@@ -20,7 +20,7 @@ from refdist.core.rules import calls, input, replica_types, values, variables
 from refdist.core.rules.table import Table, word
 from refdist.insight import events
 
-SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((kept.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -215,7 +215,7 @@ def spoken() -> tuple[set[str], set[str], set[str]]:
         for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
             look(one)
 
-    for line in dump.FILE.read_text(encoding="utf-8").splitlines():
+    for line in kept.FILE.read_text(encoding="utf-8").splitlines():
         look(json.loads(line)["programs"])
     return names, methods, attributes
 

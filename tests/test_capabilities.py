@@ -10,7 +10,7 @@ import tokenize
 
 import pytest
 
-from refdist.conformance import capabilities, dump, protocol, replay, session
+from refdist.conformance import capabilities, kept, protocol, replay, session
 from refdist.conformance.adapter import Unusable
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import BASIS, needs, words
@@ -64,7 +64,7 @@ def test_a_field_that_is_not_known_is_refused() -> None:
 
 
 def test_the_schema_describes_every_operator() -> None:
-    schema = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((kept.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
     rows = schema["$defs"]["step"]["properties"]["operator"]["anyOf"]
     assert sorted(row["const"] for row in rows) == sorted(replay.OPERATORS) and all(row["description"] for row in rows)
 

@@ -18,7 +18,7 @@ import worlds
 from schemas import fault
 
 import refdist
-from refdist.conformance import dump, trace
+from refdist.conformance import dump, kept, trace
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import Case, Chapter, cases, load, read
 from refdist.conformance.judging import Verdict, judge
@@ -28,7 +28,7 @@ from refdist.conformance.replay import Replaying
 
 pytestmark = [pytest.mark.worlds, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")]
 
-SCHEMA = json.loads((dump.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((kept.FILE.parent / "cases.schema.json").read_text(encoding="utf-8"))
 # What other languages cannot run; a program is added here only with a reason that holds for every language.
 ONLY_PYTHON = {"it imports threading", "it imports types", "it derives a class", "it imports inspect",
                "it looks into an exception", "it imports sys", "it imports pathlib",
@@ -50,13 +50,13 @@ def devices() -> Iterator[None]:
 def in_the_file() -> dict[str, list[dict[str, Any]]]:
     """The lines of the file of cases, by chapter."""
     lines: dict[str, list[dict[str, Any]]] = {}
-    for line in map(json.loads, dump.FILE.read_text(encoding="utf-8").splitlines()):
+    for line in map(json.loads, kept.FILE.read_text(encoding="utf-8").splitlines()):
         lines.setdefault(line["clause"].split(".")[0], []).append(line)
     return lines
 
 
 def each_in_the_file(chapter: Chapter) -> dict[str, dict[str, Any]]:
-    return {case["name"]: case for line in in_the_file()[chapter.name] for case in dump.cases_of(json.dumps(line))}
+    return {case["name"]: case for line in in_the_file()[chapter.name] for case in kept.cases_of(json.dumps(line))}
 
 
 def replayed(case: Case, recorded: dict[str, Any], adapter: type[Replaying] = Replayed) -> Verdict:
@@ -77,7 +77,7 @@ def test_refdist_passes_every_record_which_is_that_of_the_file(chapter: Chapter)
     plain = {case.name for case in taken if not case.example.parameters}
     there, done = each_in_the_file(chapter), set()
     for line in dump.lines(taken):
-        for one in dump.cases_of(line):
+        for one in kept.cases_of(line):
             done.add(one["name"])
             assert one["name"] not in plain or there.get(one["name"]) == one, f"{one['name']}: run `make cases`"
             if "programs" in one:
@@ -453,7 +453,7 @@ def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     few = list(cases((load()[0],)))[:5]
     monkeypatch.setattr(dump, "cases", lambda: iter(few))
     assert dump.main([str(tmp_path / "cases.jsonl")]) == 0
-    found = [case for line in (tmp_path / "cases.jsonl").read_text().splitlines() for case in dump.cases_of(line)]
+    found = [case for line in (tmp_path / "cases.jsonl").read_text().splitlines() for case in kept.cases_of(line)]
     assert [case["name"] for case in found] == [case.name for case in few]
     assert "5 cases" in capsys.readouterr().out
     assert dump.main([]) == 4

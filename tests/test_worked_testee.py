@@ -15,7 +15,7 @@ import pytest
 import worlds
 
 import refdist.conformance
-from refdist.conformance import dump, session
+from refdist.conformance import dump, kept, session
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.judging import Verdict
 from refdist.conformance.properties import drawn
@@ -31,9 +31,9 @@ both = pytest.mark.parametrize("name", ["worked.js", "worked.py"])
 @functools.cache
 def recorded() -> dict[str, dict[str, Any]]:
     """The questions, which are in the file of all cases, so that nothing has to be recorded here."""
-    lines = dump.FILE.read_text(encoding="utf-8").splitlines()
+    lines = kept.FILE.read_text(encoding="utf-8").splitlines()
     return {one["name"]: {key: one[key] for key in one if key != "expected"}
-            for line in lines for one in dump.cases_of(line)}
+            for line in lines for one in kept.cases_of(line)}
 
 
 def question(case: Case) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""The cases that are kept as data, in `cases.jsonl`, and what a testee is asked.
+
+To record a case takes longer than most testees need to answer it. So what is asked is taken from the file, where that
+has the case as the chapter says it; any other one (a chapter that has just been changed, values of a property beyond
+the first) is recorded when it is asked.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from refdist.conformance import record
+from refdist.conformance.chapters import Case
+from refdist.conformance.protocol import MESSAGES, Message, case_message, written
+
+FILE = Path(__file__).parent / "cases.jsonl"
+# What all cases of an example have in common.
+SHARED = ("clause", "python", "observe")
+
+
+def cases_of(line: str) -> Iterator[dict[str, Any]]:
+    """The cases of a line of the file, each complete."""
+    read = json.loads(line)
+    for case in read["cases"]:
+        programs = {"programs": read["programs"][case["programs"]]} if "programs" in case else {}
+        yield {**{key: read[key] for key in SHARED}, **case, **programs}
+
+
+def question(case: Case) -> Message:
+    """A case as an implementation in another language is asked it: with its steps, or why there are none."""
+    message = case_message(case)
+    kept = _cases_of_clause(case.clause.name).get(case.name, {})
+    if all(kept.get(key) == value for key, value in message.items()):
+        return written("case", **{key: kept[key] for key in MESSAGES["case"] if key in kept})
+    with warnings.catch_warnings():
+        # What refdist says of the program while it is recorded is not about the implementation that is tested.
+        warnings.simplefilter("ignore")
+        return record.question(case)
+
+
+@functools.cache
+def _lines() -> dict[str, list[str]]:
+    """The lines of the file, by their clauses."""
+    lines = defaultdict(list)
+    for line in FILE.read_text(encoding="utf-8").splitlines():
+        # The lines are long and few of them are asked for: the name is read without the rest.
+        name = line.partition('"clause":"')[2].partition('"')[0]
+        lines[name].append(line)
+    return lines
+
+
+@functools.lru_cache(maxsize=1)
+def _cases_of_clause(name: str) -> dict[str, dict[str, Any]]:
+    return {case["name"]: case for line in _lines().get(name, []) for case in cases_of(line)}

@@ -1,0 +1,43 @@
+"""What a testee is asked: what is kept of a case, and what is recorded where that is about another program."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import pytest
+
+from refdist.conformance import kept, record
+from refdist.conformance.chapters import Case, cases
+
+
+def case_of(clause: str) -> Case:
+    return next(case for case in cases() if case.clause.name == clause)
+
+
+def test_what_is_kept_is_not_recorded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("all_reduce.sum")
+    recorded = record.question(case)
+    monkeypatch.setattr(record, "recorded", lambda case: ["anew"])
+    assert kept.question(case) == recorded
+
+
+def test_a_case_that_is_not_as_it_is_kept_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("all_reduce.sum")
+    [first, *others] = case.example.statements
+    edited = dataclasses.replace(case.example, statements=(dataclasses.replace(first, source="x = 1"), *others))
+    monkeypatch.setattr(record, "recorded", lambda case: ["anew"])
+    for changed in (dataclasses.replace(case, strategy="Mirrored 4"), dataclasses.replace(case, example=edited)):
+        assert kept.question(changed)["programs"] == ["anew"]
+
+
+def test_what_refdist_says_of_a_program_is_not_said_of_a_testee(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("all_reduce.nan-and-infinity")
+    monkeypatch.setattr(kept, "_cases_of_clause", lambda name: {})
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        record.question(case)
+    assert given
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kept.question(case)["programs"]
