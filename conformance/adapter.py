@@ -37,12 +37,15 @@ class Adapter(ABC):
 
     Attributes:
         name, version: of the implementation, for reports.
+        profile: the name of a set of capabilities (`capabilities.PROFILES`), where it claims only these; cases that
+            need others are not its cases.
         lacks: the capabilities (`capabilities.py`) that it does not have; cases that need one are skipped.
         tf: the module, or any object, whose attributes are those of the module `tensorflow`.
     """
 
     name = ""
     version = ""
+    profile = ""
     lacks: frozenset[str] = frozenset()
     tf: Any
 

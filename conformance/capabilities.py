@@ -7,6 +7,9 @@ raises has the word `raise`.  What a chapter's preamble only defines counts wher
 indirectly.  The strategy is the word `@Mirrored 2`.
 
 What is in no capability, an implementation must have to be tested at all: `BASIS`.
+
+Few implementations have everything. A profile is the set that one of a kind has, so that it names one word in place of
+forty; what a case needs beyond the profile makes it none of that implementation's cases.
 """
 
 from __future__ import annotations
@@ -87,6 +90,22 @@ TABLE = {name: meaning for name, meaning, _ in ROWS}
 BASIS = re.compile(r"tf|tf\.(constant|float32|int32|int64|bool|string|distribute(\.(ReduceOp(\..*)?|ReplicaContext|"
                    r"Strategy|DistributedValues|experimental|get_replica_context|get_strategy|has_strategy|"
                    r"in_cross_replica_context))?)")
+
+_STRATEGIES = {"Default", "OneDevice", "Mirrored", "Central"}
+# What a library of collectives has, a library that feeds replicas, and one that trains on them, on one host.
+PROFILES = {
+    "collectives": ("all_reduce and all_gather between replicas, as PyTorch and JAX have them", frozenset({
+        "Mirrored", "all_reduce", "all_gather", "dtypes", "exceptions", "local results"})),
+    "datasets": ("datasets that are distributed over the replicas of one host", frozenset({
+        *_STRATEGIES, "datasets", "dataset functions", "input options", "iterators", "specs", "local results", "dtypes",
+        "exceptions"})),
+    "trainer": ("what a training loop on one host calls", frozenset({
+        *_STRATEGIES, "all_reduce", "reduce", "variables", "ON_READ", "datasets", "iterators", "losses", "checkpoints",
+        "local results", "dtypes", "exceptions"})),
+    "one-host": ("everything that needs no other worker, server or TPU, but for older and Python's own names",
+                 frozenset(TABLE) - {"workers", "replicas on workers", "TPUs", "topologies", "cluster resolvers",
+                                     "preemption", "parameter servers", "remote calls", "compat", "names"}),
+}
 
 _PATTERNS = [(name, re.compile(pattern)) for name, _, pattern in ROWS]
 

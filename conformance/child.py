@@ -41,7 +41,7 @@ def main() -> None:
         adapter = load(*sys.argv[1:])
     except Unusable as error:
         sys.exit(str(error))
-    _say(to, protocol.implementation(adapter.name, adapter.version, adapter.lacks))
+    _say(to, protocol.implementation(adapter.name, adapter.version, adapter.lacks, adapter.profile))
     while line := questions.get():
         question = json.loads(line)
         # Each time, because an example may set a handler of its own.

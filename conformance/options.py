@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from refdist.conformance.adapters import ROWS
-from refdist.conformance.capabilities import TABLE, needs
+from refdist.conformance.capabilities import PROFILES, TABLE, needs
 from refdist.conformance.chapters import LEVELS, Case
 from refdist.conformance.examples import program
 from refdist.conformance.session import LIMIT
@@ -62,10 +62,12 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         "action": "append", "default": [], "metavar": "PREFIX",
         "help": "only this clause, or the clauses whose name begins so: all_reduce.sum is one clause, and all_reduce "
                 "a chapter; may be repeated"}),
+    ("--profile", {
+        "choices": list(PROFILES), "metavar": "NAME",
+        "help": f"only cases that need no more than this profile has: {', '.join(PROFILES)}"}),
     ("--concept", {
         "action": "append", "default": [], "type": _concept, "metavar": "NAME",
-        "help": "only cases, of any chapter, whose program needs this capability (docs/capabilities.md), such as "
-                "ON_READ; may be repeated"}),
+        "help": "only cases that need this capability (docs/capabilities.md); may be repeated"}),
     ("--expected-failures", {
         "metavar": "FILE",
         "help": "lines `case | part of the message | why` for cases that are known to fail; * in the name of a case "
@@ -148,7 +150,8 @@ def help_text(about: str) -> str:
     return parser.format_help()
 
 
-def select(cases: Iterable[Case], clauses: Sequence[str], concepts: Sequence[str], level: str | None) -> list[Case]:
+def select(cases: Iterable[Case], clauses: Sequence[str], concepts: Sequence[str], level: str | None,
+           profile: str | None = None) -> list[Case]:
     """The cases that the options ask for.
 
     Raises:
@@ -162,7 +165,9 @@ def select(cases: Iterable[Case], clauses: Sequence[str], concepts: Sequence[str
          lambda case: case.clause.name in single or case.clause.name.startswith(prefixes)),
         (level, f"--level {level}: no such clause is of this level", lambda case: case.clause.level.lower() == level),
         (concepts, f"--concept: no such case needs {' or '.join(concepts)}",
-         lambda case: not needs(program(case)).isdisjoint(concepts))]
+         lambda case: not needs(program(case)).isdisjoint(concepts)),
+        (profile, f"--profile {profile}: every such case needs more",
+         lambda case: profile is not None and needs(program(case)) <= PROFILES[profile][1])]
     for asked, otherwise, keep in filters:
         selected = [case for case in selected if keep(case)] if asked else selected
         if not selected:

@@ -37,9 +37,10 @@ class Run:
             select.
         expected: by the name of a case.
         report: what is in the folder of the report.
-        tester: the implementation, and `name`, what it says that it is.
+        tester: the implementation, and `name`, what it says that it is, and the `profile` that it claims.
         unusable: why it cannot be started.
         rows: the verdicts.
+        outside: how many cases need more than the profile that the implementation claims.
         restarts: of the implementation, in all processes.
         broken: how many cases the suite could not judge because of a mistake of its own.
     """
@@ -50,8 +51,10 @@ class Run:
     report: report.Report
     tester: Tester | None = None
     name: str = ""
+    profile: str = ""
     unusable: str = ""
     rows: list[Row] = field(default_factory=list)
+    outside: int = 0
     restarts: int = 0
     broken: int = 0
 
@@ -74,8 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
     clauses = config.getoption("--clause")
     try:
         everything = list(cases(None if path or folder else having(clauses)))
-        selected = options.select(everything, clauses, config.getoption("--concept"),
-                                  config.getoption("--level"))
+        selected = options.select(everything, clauses, config.getoption("--concept"), config.getoption("--level"),
+                                  config.getoption("--profile"))
         expected = expected_failures.read(path, everything) if path else {}
         known = report.empty()
         if folder:
@@ -109,7 +112,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         if not hasattr(config, "workerinput"):
             raise pytest.UsageError(run.unusable) from None
         return
-    run.name = f"{run.tester.name} {run.tester.version}".strip()
+    run.name, run.profile = f"{run.tester.name} {run.tester.version}".strip(), run.tester.profile
     if distributes:
         _close(run)
 
@@ -120,12 +123,49 @@ def _close(run: Run) -> None:
         run.tester = None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Reports a case at once that the implementation does not claim, without what pytest does around a test, which
+    takes longer than many a case."""
+    run = item.config.stash[_run]
+    assert isinstance(item, pytest.Function)
+    case: Case = item.callspec.params["conformance_case"]
+    verdict = run.tester.skipped(case) if run.tester and case.name not in run.expected else None
+    if run.tester is None or verdict is None:
+        return None
+    _describe(item, case)
+    hook, location = item.ihook, item.location
+    hook.pytest_runtest_logstart(nodeid=item.nodeid, location=location)
+    for when in ("setup", "teardown"):
+        skipped = when == "setup"
+        made = pytest.TestReport(item.nodeid, location, {}, "skipped" if skipped else "passed",
+                                 (str(item.path), 0, f"Skipped: {verdict.message}") if skipped else None,
+                                 when, user_properties=item.user_properties)
+        if skipped:
+            vars(made)["judged"] = None if run.tester.is_outside(case) else (
+                report.row(verdict, verdict.outcome, verdict.message, ""), 0)
+        hook.pytest_runtest_logreport(report=made)
+    hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=location)
+    return True
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """A case that the implementation does not claim is counted, and makes no sign while the cases are run."""
+    if report.when != "setup" or "judged" not in vars(report):
+        return None
+    return ("skipped", "", "SKIPPED") if vars(report)["judged"] else ("outside the profile", "", "OUTSIDE")
+
+
+def _describe(item: pytest.Item, case: Case) -> None:
+    clause = case.clause
+    item.user_properties += [("source", f"{clause.page}, {clause.section}"), ("level", clause.level),
+                             ("clause", clause.name), ("standing", clause.standing)]
+
+
 def check(case: Case, request: pytest.FixtureRequest) -> None:
     """Runs a case, and passes, skips, xfails or fails the test."""
     config, run = request.config, request.config.stash[_run]
-    clause = case.clause
-    request.node.user_properties += [("source", f"{clause.page}, {clause.section}"), ("level", clause.level),
-                                     ("clause", clause.name), ("standing", clause.standing)]
+    _describe(request.node, case)
     before = run.tester.restarts if run.tester else 0
     verdict = _verdict(case, run, config.getoption("--bitwise"))
     restarts = run.tester.restarts - before if run.tester else 0
@@ -209,7 +249,9 @@ class _Collector:
         self._run = run
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if "judged" in vars(report):
+        if "judged" in vars(report) and vars(report)["judged"] is None:
+            self._run.outside += 1
+        elif "judged" in vars(report):
             row, restarts = vars(report)["judged"]
             self._run.rows.append(row)
             self._run.restarts += restarts
@@ -223,7 +265,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     _close(run)
     if run.broken:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-    elif exitstatus == 0 and run.rows and all(row["outcome"] == "skipped" for row in run.rows):
+    elif exitstatus == 0 and (run.rows or run.outside) and all(row["outcome"] == "skipped" for row in run.rows):
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
@@ -232,9 +274,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     run, write_line = config.stash[_run], terminalreporter.write_line
     if run.broken:
         write_line(f"the suite itself broke in {run.broken} cases, which say nothing of the implementation")
-    if not run.rows:
+    if not run.rows and not run.outside:
         return
     terminalreporter.section(f"conformance of {run.name}")
+    if run.outside:
+        write_line(f"profile {run.profile}: {run.outside} of {len(run.rows) + run.outside} cases need more and are not "
+                   f"counted")
+    if not run.rows:
+        return
     for line in report.skipped(run.rows):
         write_line(line)
     for row in run.rows:

@@ -18,7 +18,8 @@ not answers; they cost nothing. What breaks the conversation costs the case that
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Collection
+from typing import Any, NamedTuple, TypeAlias
 
 from refdist.conformance import capabilities, results
 from refdist.conformance.adapter import Unusable
@@ -42,8 +43,10 @@ MESSAGES = {
         "protocol": "the version of the protocol that it speaks; another one than the suite's is wrong usage",
         "name": "what it is called in reports",
         "version": "its version, a text; may be left out",
-        "lacks": "the capabilities that it does not have; with neither this nor `has`, it claims all",
-        "has": "in place of `lacks`: those that it has",
+        "profile": "the profile that it claims; cases that need more are not its cases",
+        "lacks": "the capabilities that it does not have, of the profile if it names one; without profile, `lacks` and "
+                 "`has` it claims all",
+        "has": "in place of `lacks`: those that it has, beside the profile if it names one",
     },
     "question": {
         "id": "the number of the question, from 1; none comes twice",
@@ -105,9 +108,27 @@ def suite(version: str) -> Message:
     return written("suite", protocol=PROTOCOL, suite=version, schema=SCHEMA)
 
 
-def implementation(name: str, version: str, lacks: frozenset[str]) -> Message:
+class Implementation(NamedTuple):
+    """Who an implementation is.
+
+    Attributes:
+        name, version: for reports.
+        lacks: the capabilities that it does not have.
+        outside: those of them that its profile does not have.
+        profile: its name, or "".
+    """
+
+    name: str
+    version: str
+    lacks: frozenset[str]
+    outside: frozenset[str] = frozenset()
+    profile: str = ""
+
+
+def implementation(name: str, version: str, lacks: frozenset[str], profile: str = "") -> Message:
     """What an implementation says first."""
-    return written("implementation", protocol=PROTOCOL, name=name, version=version, lacks=sorted(lacks))
+    claimed = {"profile": profile} if profile else {}
+    return written("implementation", protocol=PROTOCOL, name=name, version=version, **claimed, lacks=sorted(lacks))
 
 
 def _is_ours(stated: object) -> bool:
@@ -124,11 +145,11 @@ def read_suite(message: Message) -> None:
         raise Unusable(f"the suite speaks protocol {message.get('protocol')!r}, and this is protocol {PROTOCOL}")
 
 
-def read_implementation(message: Message) -> tuple[str, str, frozenset[str]]:
-    """The name, the version and what is lacking of an implementation, from what it said first.
+def read_implementation(message: Message) -> Implementation:
+    """Who an implementation is, from what it said first.
 
     Raises:
-        Unusable: it speaks another protocol, or names capabilities that do not exist.
+        Unusable: it speaks another protocol, or names capabilities or a profile that do not exist.
     """
     if not _is_ours(message.get("protocol")):
         raise Unusable(f"it speaks protocol {cut(message.get('protocol'))}, and this suite speaks protocol {PROTOCOL}")
@@ -144,20 +165,32 @@ def read_implementation(message: Message) -> tuple[str, str, frozenset[str]]:
     given = message.get("lacks", message.get("has", []))
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise Unusable(f"its capabilities are {cut(given)}; they are a list of names")
-    return on_one_line(name), on_one_line(version), lacking(given, "has" in message)
+    return claimed(on_one_line(name), on_one_line(version), given, message.get("profile", ""), "has" in message)
 
 
-def lacking(names: list[str] | frozenset[str], had: bool = False) -> frozenset[str]:
-    """The capabilities that an implementation lacks, from their names, or from those that it has.
+def claimed(name: str, version: str, names: Collection[str], profile: object = "", had: bool = False) -> Implementation:
+    """An implementation that claims a profile, or everything, without the capabilities of these names.
+
+    Args:
+        name, version: of the implementation.
+        names: those that it lacks.
+        profile: that it claims, or "".
+        had: whether it has those that are named, beside the profile, and nothing else.
 
     Raises:
-        Unusable: one of them does not exist.
+        Unusable: a capability or the profile does not exist.
     """
     known = frozenset(capabilities.TABLE)
     if unknown := set(names) - known:
         raise Unusable(f"{', '.join(sorted(map(cut, unknown)))} is not a capability; there are "
                        f"{', '.join(capabilities.TABLE)}")
-    return known - set(names) if had else frozenset(names)
+    if not isinstance(profile, str) or profile not in {"", *capabilities.PROFILES}:
+        raise Unusable(f"{cut(profile)} is not a profile; there are {', '.join(capabilities.PROFILES)}")
+    outside = known - capabilities.PROFILES[profile][1] if profile else frozenset[str]()
+    if had:
+        lacks = (outside or known) - set(names)
+        return Implementation(name, version, lacks, outside & lacks, profile)
+    return Implementation(name, version, outside | set(names), outside, profile)
 
 
 # Questions.

@@ -21,6 +21,7 @@ from refdist.conformance.judging import NEEDS, Verdict
 
 OUTCOMES = ("passed", "failed", "expected failure", "errored", "unsupported", "skipped")
 FILE = "report.json"
+MOST = 10  # reasons of an implementation that the terminal lists
 
 
 class Row(TypedDict):
@@ -206,7 +207,12 @@ def skipped(rows: Sequence[Row]) -> Iterator[str]:
         count = sum(count for reason, count in reasons.items() if reason.startswith(NEEDS))
         needs = ", ".join(f"{name} ({count})" for name, count in lacking.most_common())
         yield from textwrap.wrap(f"{count} skipped, which need {needs}", 100, subsequent_indent="  ")
-    yield from (f"{count} skipped: {reason}" for reason, count in reasons.most_common() if not reason.startswith(NEEDS))
+    own = [(reason, count) for reason, count in reasons.most_common() if not reason.startswith(NEEDS)]
+    # One reason more is not worth a line that counts it.
+    listed = own if len(own) <= MOST + 1 else own[:MOST]
+    yield from (f"{count} skipped: {reason}" for reason, count in listed)
+    if rest := own[len(listed):]:
+        yield f"{sum(count for _, count in rest)} skipped for {len(rest)} other reasons; --report FOLDER has all"
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:

@@ -64,19 +64,30 @@ class Tester(ABC):
     Attributes:
         name, version: of the implementation.
         lacks: the capabilities that it does not have.
+        outside: those of them that the profile that it claims does not have, and `profile`, its name.
         restarts: how often its process had to be started again.
     """
 
     name: str
     version: str
     lacks: frozenset[str]
+    outside: frozenset[str]
+    profile: str
     restarts = 0
+
+    def skipped(self, case: Case) -> Verdict | None:
+        """The verdict on a case that needs capabilities that it lacks; None, if it is to be run."""
+        missing = self.lacks and needs(program(case)) & self.lacks
+        return Verdict(case, "skipped", NEEDS + ", ".join(sorted(missing)), case.example.line) if missing else None
+
+    def is_outside(self, case: Case) -> bool:
+        """Whether a case needs more than the profile that the implementation claims."""
+        return bool(self.outside) and not needs(program(case)).isdisjoint(self.outside)
 
     def run(self, case: Case, bitwise: bool = False) -> Verdict:
         """Runs a case and compares."""
-        missing = self.lacks and needs(program(case)) & self.lacks
-        if missing:
-            return Verdict(case, "skipped", NEEDS + ", ".join(sorted(missing)), case.example.line)
+        if verdict := self.skipped(case):
+            return verdict
         reply = self.ask(program(case), case)
         if reply.outcome:
             return Verdict(case, reply.outcome, reply.message, case.example.line, output=reply.output)
@@ -95,8 +106,8 @@ class InProcess(Tester):
     """An adapter in this process."""
 
     def __init__(self, adapter: Adapter) -> None:
-        self.name, self.version = adapter.name, adapter.version
-        self.lacks = protocol.lacking(adapter.lacks)
+        self.name, self.version, self.lacks, self.outside, self.profile = protocol.claimed(
+            adapter.name, adapter.version, adapter.lacks, adapter.profile)
         self._adapter = adapter
 
     def ask(self, program: Program, case: Case | None = None) -> Reply:
@@ -128,7 +139,8 @@ class Session(Tester):
         self._number = 0
         self._given_up = ""
         self._process: Process | None
-        self._process, (self.name, self.version, self.lacks) = self._started()
+        self._process, made = self._started()
+        self.name, self.version, self.lacks, self.outside, self.profile = made
         atexit.register(self.close)
 
     def close(self) -> None:
@@ -174,7 +186,7 @@ class Session(Tester):
                 raise Broken(f"an answer with the id {cut(number)} to question {self._number}: {cut(message)}")
             process.keep(json.dumps(message).encode())
 
-    def _started(self) -> tuple[Process, tuple[str, str, frozenset[str]]]:
+    def _started(self) -> tuple[Process, protocol.Implementation]:
         try:
             process = Process(self._command)
         except (OSError, ValueError) as error:

@@ -147,6 +147,11 @@ def capabilities_page() -> str:
     needed = Counter(name for case in cases() for name in capabilities.needs(program(case)))
     have = table(["capability", "what it is", "cases"], ([f"`{name}`", what, str(needed[name])]
                                                          for name, what, _ in capabilities.ROWS))
+    every = [capabilities.needs(program(case)) for case in cases()]
+    profiles = table(["profile", "what it is", "cases", "capabilities"], (
+        [f"`{name}`", what, str(sum(needs <= has for needs in every)),
+         ", ".join(f"`{one}`" for one in capabilities.TABLE if one in has)]
+        for name, (what, has) in capabilities.PROFILES.items()))
     kinds = table(["kind", "means"], ([f"`{name}`", what] for name, what in KINDS.items()))
     levels = table(["level", "means"], LEVELS.items())
     standings = table(["the page is", "means"], STANDINGS.items())
@@ -161,6 +166,12 @@ needs is read off its program. Everything else an implementation has to have to 
 `run`, and scopes.
 
 {have}
+## Profiles
+
+A profile is what implementations of one kind have. One that names its profile is asked the cases that need no more, and
+its table has no others; `lacks` takes capabilities from a profile, and `has` adds some.
+
+{profiles}
 ## Strategies
 
 "Mirrored 3" has three replicas on one worker, "Central 2" two with the variables in one place; "MultiWorker 2x1" has

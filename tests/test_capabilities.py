@@ -48,7 +48,8 @@ def _tree(source: str) -> str:
 def test_every_field_of_a_message_is_one_that_the_suite_writes() -> None:
     case = next(case for case in CASES if case.chapter.preamble)
     asked = protocol.case_message(case, programs=[], only_python="a reason")
-    said = {"suite": protocol.suite("1"), "implementation": protocol.implementation("mine", "1", frozenset()),
+    said = {"suite": protocol.suite("1"),
+            "implementation": protocol.implementation("mine", "1", frozenset(), "trainer"),
             "question": protocol.question(1, asked), "case": asked, "strategy": asked["strategy"],
             "python": asked["python"], "code": asked["python"]["preamble"]}
     for kind, message in said.items():
@@ -103,6 +104,15 @@ def test_what_a_program_needs_is_read_off_it(source: str, strategy: str, lacks: 
     preamble = "def helper():\n    return inner()\n\ndef inner():\n    return strategy.gather(1, 0)"
     one = Program(strategy, "some.md", Code(preamble, 1), Code(source, 10), (0,))
     assert needs(one) == set(lacks.split(", "))
+
+
+def test_every_profile_has_clauses_of_its_own() -> None:
+    """What is in no other profile but in those that have all of it."""
+    every = [needs(program(case)) for case in CASES]
+    for name, (_, has) in capabilities.PROFILES.items():
+        assert has <= set(capabilities.TABLE)
+        others = [other for _, other in capabilities.PROFILES.values() if not other >= has]
+        assert any(one <= has and not any(one <= other for other in others) for one in every), name
 
 
 def test_what_an_implementation_lacks_is_skipped_with_the_reason() -> None:

@@ -7,13 +7,16 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from refdist.conformance import protocol, session
 from refdist.conformance.adapter import Unusable
+from refdist.conformance.capabilities import PROFILES, TABLE
 
 MODULE = [sys.executable, "-m", "refdist.conformance.child", "refdist"]
+OUTSIDE = set(TABLE) - PROFILES["collectives"][1]
 START = [sys.executable, session.START, "refdist.conformance.adapters.simulated:Simulated"]
 
 
@@ -29,7 +32,32 @@ def test_each_side_refuses_another_protocol(stated: object) -> None:
 def test_each_side_takes_its_own_protocol() -> None:
     protocol.read_suite(protocol.suite("0"))
     said = protocol.implementation("mine", "1", frozenset({"nests"}))
-    assert protocol.read_implementation(said) == ("mine", "1", frozenset({"nests"}))
+    assert protocol.read_implementation(said) == protocol.Implementation("mine", "1", frozenset({"nests"}))
+
+
+@pytest.mark.parametrize(("more", "lacks", "outside"), [
+    ({}, set(), set()),
+    ({"has": ["nests"]}, set(TABLE) - {"nests"}, set()),
+    ({"profile": "collectives"}, OUTSIDE, OUTSIDE),
+    ({"profile": "collectives", "lacks": ["dtypes", "nests"]}, OUTSIDE | {"dtypes"}, OUTSIDE),
+    ({"profile": "collectives", "has": ["reduce", "dtypes"]}, OUTSIDE - {"reduce"}, OUTSIDE - {"reduce"}),
+])
+def test_a_profile_is_less_what_is_lacking_and_more_what_is_had(more: dict[str, Any], lacks: set[str],
+                                                                outside: set[str]) -> None:
+    said = protocol.read_implementation({"protocol": 1, "name": "mine", **more})
+    assert (said.lacks, said.outside, said.profile) == (lacks, outside, more.get("profile", ""))
+
+
+@pytest.mark.parametrize("profile", ["trainers", 3, None, ["trainer"]])
+def test_a_profile_that_does_not_exist_is_wrong_usage(profile: object) -> None:
+    with pytest.raises(Unusable, match="is not a profile; there are collectives, datasets, trainer, one-host"):
+        protocol.read_implementation({"protocol": 1, "name": "mine", "profile": profile})
+
+
+def test_an_adapter_says_its_profile() -> None:
+    said = protocol.implementation("mine", "1", frozenset({"dtypes"}), "collectives")
+    assert protocol.read_implementation(said).lacks == OUTSIDE | {"dtypes"}
+    assert "profile" not in protocol.implementation("mine", "1", frozenset())
 
 
 @pytest.mark.parametrize("command", [MODULE, START], ids=["child", "start"])

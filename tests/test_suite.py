@@ -21,7 +21,7 @@ import pytest
 import refdist
 from refdist.conformance import page, report
 from refdist.conformance.__main__ import main
-from refdist.conformance.capabilities import needs
+from refdist.conformance.capabilities import PROFILES, needs
 from refdist.conformance.chapters import SPEC, cases
 from refdist.conformance.examples import program
 from refdist.conformance.judging import Verdict
@@ -112,6 +112,10 @@ class Lacking(Simulated):
 
 class Partial(Simulated):
     name, lacks = "partial", frozenset({"IndexedSlices", "dtypes", "workers", "variables"})
+
+
+class Collective(Simulated):
+    name, profile, lacks = "collective", "collectives", frozenset({"dtypes"})
 
 
 class Without(Simulated):
@@ -293,6 +297,47 @@ def test_a_run_of_a_partial_implementation_ends_in_its_table(suite) -> None:
     assert len(lines) == end + 2 and len([line for line in lines if "need" in line]) == 1
     told = dict(re.findall(r"(\w[\w ]*) \((\d+)\)", " ".join(lines[1:4]).partition(" need ")[2]))
     assert told == {name: str(sum(name in missing for missing in SKIPPED)) for name in set().union(*SKIPPED)}
+
+
+def test_reasons_of_a_testee_are_listed_by_how_often_they_come() -> None:
+    def told(count: int) -> list[str]:
+        return list(report.skipped([report.row(Verdict(case, "skipped", f"no {i}"), "skipped", f"no {i}", "")
+                                    for i in range(count) for case in CASES[:i + 1]]))
+
+    assert told(11) == [f"{i + 1} skipped: no {i}" for i in range(10, -1, -1)]
+    assert told(12) == [*(f"{i + 1} skipped: no {i}" for i in range(11, 1, -1)),
+                        "3 skipped for 2 other reasons; --report FOLDER has all"]
+
+
+CHAPTERS = ("--clause", "all_reduce", "--clause", "names", "--clause", "all_gather")
+
+
+@pytest.mark.parametrize("processes", [(), pytest.param(("-n", "2"), marks=needs_xdist)])
+def test_what_a_profile_does_not_have_is_in_no_table(suite, tmp_path: Path, processes: tuple[str, ...]) -> None:
+    chosen = [needs(program(case)) for case in select(CASES, ["all_reduce", "names", "all_gather"], [], None)]
+    within = [one for one in chosen if one <= PROFILES["collectives"][1]]
+    lacking = sum("dtypes" in one for one in within)
+    assert 0 < lacking < len(within) < len(chosen)
+    status, printed = suite("--adapter", "own:Collective", *CHAPTERS, *processes, "--report", "told")
+    progress, _, lines = printed.partition(" conformance of collective 0.1.0 ")
+    assert status == 0 and lines.splitlines()[1:3] == [
+        f"profile collectives: {len(chosen) - len(within)} of {len(chosen)} cases need more and are not counted",
+        f"{lacking} skipped, which need dtypes ({lacking})"]
+    assert re.search(rf"\nall +{len(within) - lacking} +{lacking}\n", lines) and "names" not in lines
+    assert f"{len(chosen) - len(within)} outside the profile in " in lines
+    if not processes:
+        assert set(re.sub(r"\[ *\d+%\]", "", progress).rstrip("=")) <= set(". \n")
+    [rows] = report.read(tmp_path / "told")["implementations"].values()
+    assert len(rows) == len(within)
+    assert suite("--adapter", "own:Collective", "--clause", "names", "--in-process")[0] == 5
+
+
+def test_a_profile_can_be_asked_for(suite) -> None:
+    within = select(CASES, ["all_reduce"], [], None, "collectives")
+    status, printed = suite("--profile", "collectives", "--clause", "all_reduce", "--in-process")
+    assert status == 0 and f"\n{len(within)} passed" in printed
+    status, printed = suite("--profile", "datasets", "--clause", "names")
+    assert status == 4 and "--profile datasets: every such case needs more" in printed
 
 
 @pytest.mark.parametrize(("line", "status", "told"), [

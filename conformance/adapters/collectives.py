@@ -21,11 +21,10 @@ from typing import Any, Generic, TypeGuard, TypeVar
 
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
-from refdist.conformance.capabilities import TABLE
+from refdist.conformance.capabilities import PROFILES, TABLE
 from refdist.conformance.results import Result
 
 LIMIT = 5.0  # seconds that replicas wait for each other
-HAS = frozenset({"Mirrored", "all_reduce", "all_gather", "dtypes", "exceptions", "local results"})
 
 Tensor = TypeVar("Tensor")
 
@@ -136,7 +135,7 @@ def _context_of_program() -> ReplicaContext:
 class Collectives(Adapter, Generic[Tensor]):
     """An adapter of a library of collectives."""
 
-    lacks = frozenset(TABLE) - HAS
+    lacks = frozenset(TABLE) - PROFILES["collectives"][1]
 
     def __init__(self) -> None:
         names = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
