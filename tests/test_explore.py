@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -365,6 +366,19 @@ def test_the_form_without_the_mistake_is_proved(name: str) -> None:
     assert report.proved, report
     report.assert_ok()
     assert "proved that it is as if the functions ran whole" in str(report)
+
+
+EXAMPLES = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "beside_frontrun.py"))["VARIABLES"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_a_tool_for_threads_are_found_or_proved(name: str) -> None:
+    run, check = EXAMPLES[name]
+    checked, unchecked = refdist.explore(run, check, budget="10min"), refdist.explore(run, budget="10min")
+    assert checked.proved == unchecked.proved == name.endswith("corrected")
+    if not checked.proved:
+        assert checked.findings[0].title == "CHECK" and checked.first is not None and checked.first <= 10
+        assert "LOST UPDATE" in [finding.title for finding in unchecked.findings]
 
 
 def test_the_report_shows_who_overwrote_what_and_what_to_write() -> None:
