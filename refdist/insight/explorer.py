@@ -394,9 +394,8 @@ class _Explorer:
         came = trial.came
         if came is None:
             return None  # of a run that was cut nothing is known
-        circle = self._anomaly(trial)
         if came.error is not None:
-            return _Fault("RAISED", _raised(came.error), circle)
+            return _Fault("RAISED", _raised(came.error), self._anomaly(trial))
         if self._bound is not None:
             stale = too_stale(trial.run.steps, self._bound)
             if stale is not None:
@@ -408,10 +407,14 @@ class _Explorer:
             try:
                 passed = self._check(came.returned)
             except AssertionError as error:
-                return _Fault("CHECK", _raised(error), circle)
-            wrong = passed is not None and not passed
-            return _Fault("CHECK", f"check({came}) is {passed!r}", circle) if wrong else None
-        if self._bound is not None or circle is None or any(same(came, other) for other in self._serial):
+                return _Fault("CHECK", _raised(error), self._anomaly(trial))
+            if passed is None or passed:
+                return None
+            return _Fault("CHECK", f"check({came}) is {passed!r}", self._anomaly(trial))
+        if self._bound is not None or any(same(came, other) for other in self._serial):
+            return None
+        circle = self._anomaly(trial)  # last, since it takes longest
+        if circle is None:
             return None
         for other in self._orders:
             if not any(same(other, known) for known in self._serial):
