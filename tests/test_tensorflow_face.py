@@ -96,6 +96,97 @@ def test_every_operation_of_the_table_has_a_call() -> None:
 
 
 @needs_keras
+def test_gradients_go_through_control_flow(tf: Any) -> None:
+    x = tf.Variable(3.0)
+    with tf.GradientTape(persistent=True) as tape:
+        cubed = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * x), [0, tf.constant(1.0)])[1]
+        chosen = tf.cond(x > 2.0, lambda: x * x, lambda: x)
+        written = tf.TensorArray(tf.float32, 2).write(0, x).write(1, 2.0 * x).stack()
+    assert [tape.gradient(one, x).numpy() for one in (cubed, chosen, written)] == [27.0, 6.0, 3.0]
+
+
+@needs_keras
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda tf: tf.cond(True, tf.ones([]), tf.ones([])), "RD25.*Pass a function"),
+    (lambda tf: tf.while_loop(lambda i: i < 2, lambda i: [(i, i)], [0]), "RD25.*structure"),
+    (lambda tf: tf.case([(False, lambda: 1)]), "RD34.*no condition is true"),
+    (lambda tf: tf.case([(True, lambda: 1), (True, lambda: 2)], exclusive=True), "RD34.*2 conditions"),
+    (lambda tf: tf.map_fn(lambda x: x, tf.ones([0, 2])), "RD34.*at least one"),
+    (lambda tf: tf.scan(lambda a, x: a, (tf.ones([2]), tf.ones([3]))), "RD34"),
+    (lambda tf: tf.TensorArray(tf.float32, 2).write(2, 1.0), "RD34.*index 2 of 2"),
+    (lambda tf: tf.TensorArray(tf.float32, 2).stack(), "RD34.*nothing was written"),
+    (lambda tf: tf.Assert(False, ["here"]), "RD34.*here"),
+])
+def test_control_flow_that_cannot_be_is_an_error(tf: Any, call: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(refdist.errors.RefdistError, match=text):
+        call(tf)
+
+
+@needs_keras
+def test_what_orders_and_names_a_graph_does_nothing(tf: Any) -> None:
+    x = tf.Variable(1.0)
+    with tf.name_scope("outer"), tf.init_scope(), tf.control_dependencies([x.assign_add(1.0)]):
+        assert tf.identity(x).numpy() == 2.0
+
+
+def test_settings_of_a_runtime_that_is_not_here_change_nothing() -> None:
+    tf: Any = refdist.tf
+    for gpu in [*tf.config.list_physical_devices("GPU"), "GPU:0"]:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    tf.config.run_functions_eagerly(True)
+    tf.config.experimental.enable_op_determinism()
+    tf.config.threading.set_intra_op_parallelism_threads(2)
+    tf.config.optimizer.set_jit(True)
+    tf.get_logger().setLevel("ERROR")
+    tf.autograph.set_verbosity(0)
+    assert tf.config.functions_run_eagerly() and tf.autograph.experimental.do_not_convert(len) is len
+    assert tf.config.set_simulated_devices is refdist.config.set_simulated_devices
+    with pytest.raises(TypeError):
+        tf.config.run_functions_eagerly()
+
+
+@needs_keras
+def test_a_module_knows_the_variables_in_its_attributes(tf: Any, tmp_path: Path) -> None:
+    class Scale(tf.Module):
+        def __init__(self) -> None:
+            super().__init__(name="scale")
+            self.factor = tf.Variable(2.0, name="factor")
+            self.steps = tf.Variable(0, trainable=False, name="steps")
+
+    class Model(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = [Scale(), {"inner": Scale()}]
+            self.layer = tf.keras.layers.Dense(1)
+            self.again = self.parts
+
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = Model()
+        model.layer.build((None, 2))
+    assert model.name == "model" and len(model.submodules) == 3
+    assert len(model.variables) == 6 and len(model.trainable_variables) == 4 and len(model.non_trainable_variables) == 2
+    assert [variable.name for variable in model.parts[0].variables] == ["factor:0", "steps:0"]
+    checkpoint = tf.train.Checkpoint(model=model)
+    path = checkpoint.write(str(tmp_path / "module"))
+    model.parts[0].factor.assign(9.0)
+    checkpoint.read(path)
+    assert model.parts[0].factor.numpy() == 2.0
+
+
+@needs_keras
+def test_numbers_of_datasets_are_tensors(tf: Any) -> None:
+    data = tf.data.Dataset.range(4).batch(2)
+    assert data.cardinality().numpy() == 2 and tf.data.experimental.cardinality(data).numpy() == 2
+    some = iter(data).get_next_as_optional()
+    assert some.has_value().numpy() and bool(some.has_value())
+    distributed = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).experimental_distribute_dataset(data)
+    assert iter(distributed).get_next_as_optional().has_value().numpy()
+    stay = tf.distribute.InputOptions(experimental_fetch_to_device=False)
+    [first, _] = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).experimental_distribute_dataset(data, stay)
+    assert [part.numpy().tolist() for part in first.values] == [[0], [1]]
+
+
+@needs_keras
 def test_a_tape_records_again_after_an_error_in_a_block_that_is_not_recorded(tf: Any) -> None:
     x = tf.constant(3.0)
     with tf.GradientTape() as tape:

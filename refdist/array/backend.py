@@ -378,6 +378,16 @@ def beside(array: Array, like: Array) -> Any:
     return array if guest is None or guest is backend else guest.put(array, "")
 
 
+def scalar(value: np.generic) -> Any:
+    """A scalar of NumPy's, which is an array of the backend's where those are what a program reads.
+
+    >>> scalar(np.int64(3))
+    np.int64(3)
+    """
+    backend = current_backend()
+    return backend.put(np.asarray(value), "") if backend.makes_all else value
+
+
 def constant(value: object, dtype: object = None) -> Any:
     """`value` as an array, in a replica on its device; arrays keep their dtype.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
+from refdist.array.backend import scalar
 from refdist.data.elements import arrays
 from refdist.data.position import Tape, go_on, played_from
 from refdist.data.spec import HasSpec, spec_of
@@ -83,7 +84,7 @@ class Optional:
         """
         return self._spec()
 
-    def has_value(self, name: str | None = None) -> np.bool_:
+    def has_value(self, name: str | None = None) -> Any:
         """Whether there is an element, as a scalar array.
 
         Args:
@@ -91,7 +92,7 @@ class Optional:
 
         Source: tf.experimental.Optional.has_value.
         """
-        return np.bool_(self._values != ())
+        return scalar(np.bool_(self._values != ()))
 
     def get_value(self, name: str | None = None) -> Any:
         """The element.

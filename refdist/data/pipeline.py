@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from refdist import errors
-from refdist.array.backend import current_backend
+from refdist.array.backend import current_backend, scalar
 from refdist.data import elements, iterators
 from refdist.data.elements import Numbers, Rows
 from refdist.data.facts import INFINITE_CARDINALITY, WHOLE, Facts, Reading
@@ -144,12 +144,12 @@ class Pipeline:
         """
         return Reader(self, partial(self._opened, elements.as_numpy_s), [Tape(self._sources)])
 
-    def cardinality(self) -> np.int64:
+    def cardinality(self) -> Any:
         """The number of elements, or INFINITE_CARDINALITY (-1) or UNKNOWN_CARDINALITY (-2).
 
         Source: tf.data.Dataset.cardinality.
         """
-        return np.int64(self._facts.cardinality)
+        return scalar(np.int64(self._facts.cardinality))
 
     @property
     def element_spec(self) -> Any:

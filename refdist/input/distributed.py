@@ -20,6 +20,7 @@ import numpy as np
 
 from refdist import errors, journal, nest, notebook
 from refdist.array import replica_checks
+from refdist.array.backend import scalar
 from refdist.array.convert import has_dtype
 from refdist.core import call_site, checks, devices, loops, remarks
 from refdist.core.callers import require
@@ -149,6 +150,8 @@ class DistributedIterator(Iterator):
                     rows=None if numbers is None else [pairs(_rows_of(part)) for part in numbers])
         if put is not None:
             step = [_on_device(put, element, device) for element, device in zip(step, self._devices, strict=True)]
+        elif extended.backend.makes_all:
+            step = list(map(elements.as_the_backend_s, step))
         step = list(map(elements.handed, step))
         if checks.types.value and extended.layout.total > 1:
             step = replica_checks.element(step)
@@ -270,12 +273,12 @@ class DistributedDataset:
         return state
 
     @property
-    def cardinality(self) -> np.int64:
+    def cardinality(self) -> Any:
         """The number of elements of the dataset that was distributed; -1 infinite, -2 unknown."""
         source = self._split.pipelines[0]
         if isinstance(source, Dataset):
             return source.cardinality()
-        return np.int64(len(source) if isinstance(source, Sized) else UNKNOWN_CARDINALITY)
+        return scalar(np.int64(len(source) if isinstance(source, Sized) else UNKNOWN_CARDINALITY))
 
     @property
     def element_spec(self) -> Any:

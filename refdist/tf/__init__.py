@@ -22,7 +22,6 @@ import numpy as np
 
 import refdist as distribute
 from refdist import compat, errors, nest, tpu, train
-from refdist import config as _config
 from refdist import data as _data
 from refdist import nn as _nn
 from refdist import random as _random
@@ -37,12 +36,13 @@ from refdist.tf.function import function
 from refdist.tf.names import Namespace as _Namespace
 from refdist.tf.names import TensorShape
 from refdist.tf.names import printed as print
+from refdist.tf.settings import autograph, config, debugging, get_logger
 from refdist.tf.stand_in import install
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.variable import Variable
 
-config, data, nn, random = _config, _data, _Namespace("nn", _nn), _Namespace("random", _random)
-math, linalg, image, debugging = map(_Namespace, ("math", "linalg", "image", "debugging"))
+data, nn, random = _data, _Namespace("nn", _nn), _Namespace("random", _random)
+math, linalg, image = map(_Namespace, ("math", "linalg", "image"))
 dtypes = _Namespace("dtypes", own={"DType": np.dtype, "as_dtype": np.dtype, **_names.dtypes})
 io = _Namespace("io", own={"gfile": _Namespace("io.gfile", _files)})
 
@@ -56,9 +56,10 @@ newaxis = None
 __version__ = "2.21.0+refdist"
 
 __all__ = [
-    "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "bool",
+    "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "autograph",
+    "bool",
     "compat", "complex64", "complex128", "config", "constant", "data", "debugging", "device", "distribute", "dtypes",
-    "errors", "float16", "float32", "float64", "function", "image", "install", "int8", "int16", "int32", "int64", "io",
+    "errors", "float16", "float32", "float64", "function", "get_logger", "image", "install", "int8", "int16", "int32", "int64", "io",
     "linalg", "math", "nest", "newaxis", "nn", "print", "random", "string", "tpu", "train", "uint8", "uint16",
     "uint32", "uint64", "variable_creator_scope",
 ]

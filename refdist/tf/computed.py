@@ -185,6 +185,11 @@ def picked(params: Any, indices: Any) -> Any:
     return params[tuple(ops.unstack(ops.cast(indices, "int64"), axis=-1))]
 
 
+def added(x: Any, indices: Any, updates: Any) -> Any:
+    """The tensor, with updates added at indices."""
+    return ops.add(x, ops.scatter(indices, updates, tuple(x.shape)))
+
+
 def distinct(x: Any) -> tuple[Any, Any]:
     """The different values in the order of their first places, and where each item is among them."""
     values, first, inverse = np.unique(np.asarray(x), return_index=True, return_inverse=True)
@@ -272,6 +277,17 @@ def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any) -> None:
     if not bool(holds):
         raise errors.error("RD34", f"tf.debugging.{attempted}", f"it does not hold for {x} and {y}",
                            message or "Correct what is checked.", kind=errors.InvalidArgumentError)
+
+
+def asserted(condition: Any, data: Any) -> None:
+    """Raises unless all conditions hold.
+
+    Raises:
+        RD34: one does not hold.
+    """
+    if not bool(ops.all(condition)):
+        raise errors.error("RD34", "tf.Assert", f"it does not hold; the data are {data}", "Correct what is checked.",
+                           kind=errors.InvalidArgumentError)
 
 
 def finite(x: Any, message: str) -> Any:

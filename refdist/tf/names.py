@@ -22,8 +22,10 @@ dtypes = {name: np.dtype(name) for name in (
 # What Keras has by the same name.
 _KERAS = ("constraints", "initializers", "losses", "metrics", "optimizers", "regularizers")
 _OF_TAPES = ("GradientTape", "UnconnectedGradients")
+_OF_FLOW = ("TensorArray", "control_dependencies", "init_scope", "name_scope")
 # The names of `tf` that are found when they are asked for.
-LATER = {"keras", "Tensor", *_KERAS, *_OF_TAPES, *(path for path in operations.OPERATIONS if "." not in path)}
+LATER = {"keras", "Module", "Tensor", *_KERAS, *_OF_FLOW, *_OF_TAPES,
+         *(path for path in operations.OPERATIONS if "." not in path)}
 
 
 class Namespace(ModuleType):
@@ -63,6 +65,12 @@ def later(face: ModuleType, name: str) -> Any:
     if name in _OF_TAPES:
         from refdist.tf import tape
         value = getattr(tape, name)
+    elif name in _OF_FLOW:
+        from refdist.tf import flow
+        value = getattr(flow, name)
+    elif name == "Module":
+        from refdist.tf.module import Module
+        value = Module
     elif name == "keras" or name in _KERAS:
         library = tensors.keras()
         value = library if name == "keras" else getattr(library, name)

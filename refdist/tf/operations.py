@@ -159,6 +159,8 @@ gather_nd (params, indices) : picked(rows(params), T(indices))
 boolean_mask (tensor, mask) : T(tensor)[T(mask)]
 scatter_nd (indices, updates, shape) : ops.scatter(T(indices), T(updates), ints(shape))
 tensor_scatter_nd_update (tensor, indices, updates) : ops.scatter_update(T(tensor), T(indices), T(updates))
+tensor_scatter_nd_add (tensor, indices, updates) : added(T(tensor), T(indices), T(updates))
+tensor_scatter_nd_sub (tensor, indices, updates) : added(T(tensor), T(indices), ops.negative(T(updates)))
 unique (x) : distinct(T(x))
 
 # Products.
@@ -185,6 +187,7 @@ nn.elu (features) : ops.elu(T(features))
 nn.selu (features) : ops.selu(T(features))
 nn.gelu (features, approximate=False) : ops.gelu(T(features), approximate)
 nn.silu nn.swish (features) : ops.silu(T(features))
+nn.log_sigmoid math.log_sigmoid (x) : ops.log_sigmoid(T(x))
 nn.softplus math.softplus (features) : ops.softplus(T(features))
 nn.softmax (logits, axis=-1) : ops.softmax(T(logits), axis)
 nn.log_softmax (logits, axis=-1) : ops.log_softmax(T(logits), axis)
@@ -224,7 +227,40 @@ image.rgb_to_grayscale (images) :
     kept(images, ops.sum(ops.multiply(T(images), T([0.2989, 0.587, 0.114])), -1, keepdims=True))
 image.convert_image_dtype (image, dtype) : scaled(T(image), D(dtype))
 
+# Control flow, carried out at once.
+cond (pred, true_fn=None, false_fn=None) : flow.cond(pred, true_fn, false_fn)
+case (pred_fn_pairs, default=None, exclusive=False, strict=False) : flow.case(pred_fn_pairs, default, exclusive)
+switch_case (branch_index, branch_fns, default=None) : flow.switch_case(branch_index, branch_fns, default)
+while_loop (cond, body, loop_vars, shape_invariants=None, parallel_iterations=10, back_prop=True, swap_memory=False,
+    maximum_iterations=None) :
+    flow.while_loop(cond, body, loop_vars, maximum_iterations)
+map_fn (fn, elems, dtype=None, parallel_iterations=None, back_prop=True, swap_memory=False, infer_shape=True,
+    fn_output_signature=None) :
+    flow.map_fn(fn, elems)
+vectorized_map (fn, elems, fallback_to_while_loop=True, warn=True) : flow.map_fn(fn, elems)
+scan (fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False, infer_shape=True,
+    reverse=False) :
+    flow.scan(fn, elems, initializer, reverse)
+foldl (fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False) :
+    flow.fold(fn, elems, initializer, False, "tf.foldl")[-1]
+foldr (fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False) :
+    flow.fold(fn, elems, initializer, True, "tf.foldr")[-1]
+py_function (func, inp, Tout=None) : flow.called(func, inp, False)
+numpy_function (func=None, inp=(), Tout=None, stateful=True) : flow.called(func, inp, True)
+executing_eagerly () : True
+no_op () : None
+group (*args) : None
+
 # Checks.
+Assert debugging.Assert (condition, data, summarize=None) : asserted(T(condition), data)
+debugging.assert_less_equal (x, y, message=None) :
+    checked("assert_less_equal", ops.all(ops.less_equal(*pair(x, y))), x, y, message)
+debugging.assert_greater_equal (x, y, message=None) :
+    checked("assert_greater_equal", ops.all(ops.greater_equal(*pair(x, y))), x, y, message)
+debugging.assert_non_negative (x, message=None) :
+    checked("assert_non_negative", ops.all(ops.greater_equal(T(x), 0)), x, 0, message)
+debugging.assert_positive (x, message=None) :
+    checked("assert_positive", ops.all(ops.greater(T(x), 0)), x, 0, message)
 debugging.assert_equal (x, y, message=None) : checked("assert_equal", ops.all(ops.equal(*pair(x, y))), x, y, message)
 debugging.assert_less (x, y, message=None) : checked("assert_less", ops.all(ops.less(*pair(x, y))), x, y, message)
 debugging.assert_greater (x, y, message=None) :
@@ -282,7 +318,8 @@ def find(path: str) -> Callable[..., Any] | None:
 
 @functools.cache
 def _compiled(operation: Operation) -> Callable[..., Any]:
-    parameters = operation.parameters + ("" if "*args" in operation.parameters else ", name=None")
+    given = operation.parameters
+    parameters = given if "*args" in given else f"{given}, name=None".lstrip(", ")
     call: Callable[..., Any] = eval(f"lambda {parameters}: {operation.expression}", _scope())
     call.__name__ = call.__qualname__ = operation.paths[0].rpartition(".")[2]
     call.__module__ = "refdist.tf"
@@ -292,8 +329,8 @@ def _compiled(operation: Operation) -> Callable[..., Any]:
 
 @functools.cache
 def _scope() -> dict[str, Any]:
-    from refdist.tf import computed, drawn
+    from refdist.tf import computed, drawn, flow
 
     library = tensors.keras()
-    return {**vars(computed), "T": tensors.tensor, "ops": library.ops, "random": drawn, "functools": functools,
-            "math": math, "holds_array": lambda value: isinstance(value, HoldsArray)}
+    return {**vars(computed), "T": tensors.tensor, "ops": library.ops, "random": drawn, "flow": flow,
+            "functools": functools, "math": math, "holds_array": lambda value: isinstance(value, HoldsArray)}
