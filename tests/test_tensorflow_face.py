@@ -123,6 +123,14 @@ def test_control_flow_that_cannot_be_is_an_error(tf: Any, call: Callable[[Any], 
 
 
 @needs_keras
+def test_a_tape_sees_which_rows_of_a_variable_were_looked_up(tf: Any) -> None:
+    table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 1]))
+    assert tape.gradient(total, table).numpy().tolist() == [[0.0, 0.0], [2.0, 2.0]]
+
+
+@needs_keras
 def test_what_orders_and_names_a_graph_does_nothing(tf: Any) -> None:
     x = tf.Variable(1.0)
     with tf.name_scope("outer"), tf.init_scope(), tf.control_dependencies([x.assign_add(1.0)]):

@@ -56,12 +56,11 @@ newaxis = None
 __version__ = "2.21.0+refdist"
 
 __all__ = [
-    "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization", "autograph",
-    "bool",
-    "compat", "complex64", "complex128", "config", "constant", "data", "debugging", "device", "distribute", "dtypes",
-    "errors", "float16", "float32", "float64", "function", "get_logger", "image", "install", "int8", "int16", "int32", "int64", "io",
-    "linalg", "math", "nest", "newaxis", "nn", "print", "random", "string", "tpu", "train", "uint8", "uint16",
-    "uint32", "uint64", "variable_creator_scope",
+    "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
+    "autograph", "bool", "compat", "complex128", "complex64", "config", "constant", "data", "debugging", "device",
+    "distribute", "dtypes", "errors", "float16", "float32", "float64", "function", "get_logger", "image", "install",
+    "int16", "int32", "int64", "int8", "io", "linalg", "math", "nest", "newaxis", "nn", "print", "random", "string",
+    "tpu", "train", "uint16", "uint32", "uint64", "uint8", "variable_creator_scope",
 ]
 
 

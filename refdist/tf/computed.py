@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from refdist import errors, nest
+from refdist import errors, nest, nn
 from refdist.array.convert import HoldsArray
 from refdist.tf.operands import beside, numbers
 from refdist.tf.tensors import dtype_name, keras, library, tensor
+from refdist.variables.variable import watchers
 
 ops = keras().ops
 
@@ -207,6 +208,21 @@ def norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
 def unit(x: Any, axis: Any, epsilon: float) -> Any:
     """The tensor, divided by its norm."""
     return ops.multiply(x, ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis, keepdims=True), epsilon)))
+
+
+def looked_up(params: Any, ids: Any, norm: Any) -> Any:
+    """The rows of a variable, or of its shards, or of a tensor.
+
+    Raises:
+        RD20: a norm to which they should be cut.
+        What `refdist.nn.embedding_lookup` raises.
+    """
+    if norm is not None:
+        raise errors.error("RD20", "tf.nn.embedding_lookup", f"max_norm is {norm}", "Write `tf.clip_by_norm` of it.")
+    # A tape sees what is read as a whole.
+    if isinstance(params, (list, tuple)) or isinstance(params, HoldsArray) and not watchers.get():
+        return nn.embedding_lookup(params, np.asarray(ids))
+    return ops.take(tensor(params), tensor(ids), 0)
 
 
 def normalized(x: Any, middle: Any, variance: Any, offset: Any, scale: Any, epsilon: float) -> Any:

@@ -46,9 +46,9 @@ class Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._base is not None and name in vars(self._base):
-            return vars(self._base)[name]
         operation = operations.find(f"{self._path}.{name}")
+        if operation is None and self._base is not None and name in vars(self._base):
+            return vars(self._base)[name]
         if operation is None:
             return missing.refuse(self, name)
         setattr(self, name, operation)

@@ -197,6 +197,7 @@ nn.l2_normalize math.l2_normalize (x, axis=None, epsilon=1e-12) : unit(T(x), int
 nn.moments (x, axes, keepdims=False) : ops.moments(T(x), ints(axes), keepdims)
 nn.batch_normalization (x, mean, variance, offset, scale, variance_epsilon) :
     normalized(T(x), T(mean), T(variance), offset, scale, variance_epsilon)
+nn.embedding_lookup (params, ids, max_norm=None) : looked_up(params, ids, max_norm)
 nn.dropout (x, rate) : dropped(T(x), rate)
 nn.conv2d (input, filters, strides, padding, data_format="NHWC") :
     ops.conv(T(input), T(filters), window(strides), padding.lower(), LAYOUT[data_format])
