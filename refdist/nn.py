@@ -11,7 +11,7 @@ import numpy as np
 from refdist import errors
 from refdist.array import collectives, replica_checks
 from refdist.array.backend import constant, current_backend
-from refdist.array.convert import as_array, astype, dtype_of, library_of, native, on_device_of, to_array, xp_of
+from refdist.array.convert import as_array, astype, dtype_of, is_recorded, native, on_device_of, to_array, xp_of
 from refdist.array.float_errors import Reported
 from refdist.array.types import Array
 from refdist.core import checks, context_stack
@@ -59,7 +59,7 @@ def compute_average_loss(per_example_loss: object, sample_weight: object = None,
     if losses.ndim == 0:
         raise errors.error("RD34", attempted, "per_example_loss has rank 0", "Pass one loss for each example.")
     if sample_weight is not None:
-        weights: Any = sample_weight if _is_recorded(sample_weight) else constant(sample_weight)
+        weights: Any = sample_weight if is_recorded(sample_weight) else constant(sample_weight)
         losses = _weighted(losses, weights, attempted)
     if global_batch_size is None:
         size = losses.shape[0] * _replicas(attempted, " or pass `global_batch_size`")
@@ -126,13 +126,9 @@ def embedding_lookup(params: object, ids: object) -> Any:
 
 def _numbers(value: object, attempted: str) -> Any:
     # A tensor of which gradients are recorded stays itself: a copy of it would have none.
-    array: Any = value if _is_recorded(value) else constant(value)
+    array: Any = value if is_recorded(value) else constant(value)
     collectives.reducible(array, attempted)
     return array
-
-
-def _is_recorded(value: object) -> bool:
-    return library_of(value) is not None and bool(getattr(value, "requires_grad", False))
 
 
 def _replicas(attempted: str, otherwise: str = "") -> int:
@@ -161,7 +157,7 @@ def _weighted(losses: Array, weights: Array, attempted: str) -> Any:
     except ValueError as error:
         raise errors.error("RD04", attempted, f"the losses have shape {losses.shape} and the weights {shape}",
                            "Pass one weight for each loss.") from error
-    if _is_recorded(losses) or _is_recorded(weights):
+    if is_recorded(losses) or is_recorded(weights):
         tensors: tuple[Any, Any] = losses, weights
         return (tensors[0] * tensors[1]).to(tensors[0].dtype)
     with on_device_of(losses):
@@ -181,7 +177,7 @@ def _size(value: object, attempted: str) -> int:
 def _quotient(losses: Array, size: int) -> Any:
     own = dtype_of(losses)
     dtype = np.dtype(MEAN_DTYPE.get(own.name, own))
-    if _is_recorded(losses):
+    if is_recorded(losses):
         recorded: Any = losses
         return recorded.sum() / size
     with on_device_of(losses), Reported("add"):

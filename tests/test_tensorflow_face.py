@@ -123,10 +123,15 @@ def test_control_flow_that_cannot_be_is_an_error(tf: Any, call: Callable[[Any], 
 
 
 @needs_keras
-def test_a_tape_sees_which_rows_of_a_variable_were_looked_up(tf: Any) -> None:
+@pytest.mark.parametrize("look_up", [
+    lambda tf, table: tf.nn.embedding_lookup(table, [1, 1]), lambda tf, table: table.sparse_read([1, 1]),
+    lambda tf, table: table.gather_nd([[1], [1]]), lambda tf, table: tf.gather(table, [1, 1])])
+def test_a_tape_sees_which_rows_of_a_variable_were_looked_up(tf: Any, look_up: Callable[..., Any]) -> None:
     table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
     with tf.GradientTape() as tape:
-        total = tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 1]))
+        rows = look_up(tf, table)
+        total = tf.reduce_sum(rows)
+    assert rows.numpy().tolist() == [[3.0, 4.0]] * 2
     assert tape.gradient(total, table).numpy().tolist() == [[0.0, 0.0], [2.0, 2.0]]
 
 

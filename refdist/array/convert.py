@@ -109,6 +109,11 @@ def forget_guests() -> None:
         del known[kind]
 
 
+def is_recorded(value: object) -> bool:
+    """Whether gradients of a tensor are recorded, so that a copy of it would have none."""
+    return library_of(value) is not None and bool(getattr(value, "requires_grad", False))
+
+
 def library_of(value: object) -> Library | None:
     """The backend whose array a value is; None for NumPy's arrays, and for what is none.
 

@@ -12,7 +12,6 @@ from refdist import errors, nest, nn
 from refdist.array.convert import HoldsArray
 from refdist.tf.operands import beside, numbers
 from refdist.tf.tensors import dtype_name, keras, library, tensor
-from refdist.variables.variable import watchers
 
 ops = keras().ops
 
@@ -219,8 +218,7 @@ def looked_up(params: Any, ids: Any, norm: Any) -> Any:
     """
     if norm is not None:
         raise errors.error("RD20", "tf.nn.embedding_lookup", f"max_norm is {norm}", "Write `tf.clip_by_norm` of it.")
-    # A tape sees what is read as a whole.
-    if isinstance(params, (list, tuple)) or isinstance(params, HoldsArray) and not watchers.get():
+    if isinstance(params, (HoldsArray, list, tuple)):
         return nn.embedding_lookup(params, np.asarray(ids))
     return ops.take(tensor(params), tensor(ids), 0)
 

@@ -24,6 +24,7 @@ from refdist.array.convert import (
     dtype_of,
     frozen,
     has_dtype,
+    is_recorded,
     kept,
     kind_of,
     on_device_of,
@@ -154,6 +155,9 @@ def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
     xp, inner = xp_of(array), array.shape[depth:]
     with on_device_of(array):
         places = _places(array, indices)
+        if is_recorded(array):  # a copy would have no gradient
+            recorded: Any = array
+            return recorded.reshape((-1, *inner))[places]
         parts = xp.take(xp.reshape(array, (-1, *inner)), xp.reshape(places, (-1,)), axis=0)
         return frozen(xp.reshape(parts, (*places.shape, *inner)))
 
