@@ -100,12 +100,14 @@ class CrossDeviceOps:
 
         Args:
             reduce_op: ReduceOp.SUM or ReduceOp.MEAN, or the name.
-            per_replica_value: a DistributedValues, or one array for a single replica.
+            per_replica_value: a DistributedValues of arrays or IndexedSlices, of numbers of one shape and dtype; or one
+                array for a single replica.
             destinations: a device name, an array, a variable or a distributed value.
             options: a CommunicationOptions, or None.
 
         Returns:
-            A Mirrored over the devices, or one read-only array for a single device.
+            A Mirrored over the devices, or one read-only array for a single device, of the same shape.  SUM keeps the
+            dtype; MEAN of integers is a float.
 
         Raises:
             RD04, RD05, RD23: values that do not fit.  RD09: in a replica.  RD20: no implementation.
@@ -123,8 +125,11 @@ class CrossDeviceOps:
 
         Args:
             reduce_op: SUM or MEAN, or its name.
-            value_destination_pairs: what is reduced, a value of each device, and where its result goes.
+            value_destination_pairs: what is reduced, and where its result goes, each as `reduce` takes it.
             options: hints to the implementation; None for the defaults.
+
+        Returns:
+            A list with the result of each pair, as of `reduce`.
 
         Raises:
             RD04, RD05, RD23: values that do not fit.  RD09: in a replica.  RD20: no implementation.
@@ -143,7 +148,7 @@ class CrossDeviceOps:
         """Checks the arguments and calls `broadcast_implementation`.
 
         Args:
-            tensor: an array of any shape.
+            tensor: an array of any shape and dtype, or IndexedSlices.
             destinations: a device name, or an array, variable or distributed value, whose devices are taken.
 
         Returns:
@@ -163,7 +168,7 @@ class CrossDeviceOps:
 
         Args:
             reduce_op: a ReduceOp.
-            per_replica_value: a DistributedValues whose components fit together.
+            per_replica_value: a DistributedValues of arrays or IndexedSlices, of numbers of one shape and dtype.
             destinations: as it was given.
             options: a CommunicationOptions.
 
@@ -193,7 +198,7 @@ class CrossDeviceOps:
         """The hook behind `broadcast`; subclasses may replace it.
 
         Args:
-            tensor: an array of any shape.
+            tensor: an array of any shape and dtype, or IndexedSlices.
             destinations: as in `broadcast`, checked.
         """
         target = destinations_of(destinations, "broadcast")

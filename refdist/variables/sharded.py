@@ -158,6 +158,11 @@ class ShardedVariable(ArrayOperators):
     def sparse_read(self, indices: object, name: str | None = None) -> Any:
         """The rows at `indices` in that order, as a read-only array; shards without such rows are not read.
 
+        Args:
+            indices: integers of any shape; the result has the shape `[*indices.shape, *self.shape[1:]]`, and the dtype
+                of the variable.
+            name: without effect.
+
         Raises:
             RD25, RD34: indices that are not integers, or of rows that do not exist.
         """
@@ -190,6 +195,11 @@ class ShardedVariable(ArrayOperators):
                read_value: bool = True) -> ShardedVariable | None:
         """Replaces the value; returns the variable, or None with `read_value=False`.
 
+        Args:
+            value: what it becomes: numbers or an array of shape `self.shape`, of a dtype that converts to `self.dtype`.
+            use_locking, name: without effect.
+            read_value: whether the variable is returned, and not None.
+
         Raises:
             RD04: another shape.  RD05: a dtype that cannot be converted.  Nothing is changed then.
             RD10, RD11: the variable belongs to another strategy.
@@ -198,45 +208,98 @@ class ShardedVariable(ArrayOperators):
 
     def assign_add(self, delta: object, use_locking: bool = False, name: str | None = None,
                    read_value: bool = True) -> ShardedVariable | None:
-        """Adds to the value; otherwise as `assign`."""
+        """Adds to the value; otherwise as `assign`.
+
+        Args:
+            delta: what is added: numbers or an array of shape `self.shape`, of a dtype that converts to `self.dtype`.
+            use_locking, name: without effect.
+            read_value: whether the variable is returned, and not None.
+        """
         return self._write("assign_add", delta, read_value)
 
     def assign_sub(self, delta: object, use_locking: bool = False, name: str | None = None,
                    read_value: bool = True) -> ShardedVariable | None:
-        """Subtracts from the value; otherwise as `assign`."""
+        """Subtracts from the value; otherwise as `assign`.
+
+        Args:
+            delta: what is subtracted: numbers or an array of shape `self.shape`, of a dtype that converts to
+                `self.dtype`.
+            use_locking, name: without effect.
+            read_value: whether the variable is returned, and not None.
+        """
         return self._write("assign_sub", delta, read_value)
 
     def scatter_add(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Adds slices to rows; returns the variable."""
+        """Adds slices to rows; returns the variable.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("scatter_add", sparse_delta)
 
     def scatter_sub(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Subtracts slices from rows."""
+        """Subtracts slices from rows.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("scatter_sub", sparse_delta)
 
     def scatter_mul(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Multiplies rows by slices."""
+        """Multiplies rows by slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("scatter_mul", sparse_delta)
 
     def scatter_div(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Divides rows by slices."""
+        """Divides rows by slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("scatter_div", sparse_delta)
 
     def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """The minimum of rows and slices."""
+        """The minimum of rows and slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("scatter_min", sparse_delta)
 
     def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """The maximum of rows and slices."""
+        """The maximum of rows and slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("scatter_max", sparse_delta)
 
     def scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """Replaces rows by slices; of slices for one row the last one stays."""
+        """Replaces rows by slices; of slices for one row the last one stays.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("scatter_update", sparse_delta)
 
     def batch_scatter_update(self, sparse_delta: IndexedSlices, use_locking: bool = False,
                              name: str | None = None) -> Any:
-        """Replaces rows by slices."""
+        """Replaces rows by slices.
+
+        Args:
+            sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
+            use_locking, name: without effect.
+        """
         return self._scatter("batch_scatter_update", sparse_delta)
 
     def _write(self, operation: str, value: object, read_value: bool) -> ShardedVariable | None:
