@@ -98,17 +98,29 @@ class Backend(ABC):
 
     @abstractmethod
     def put(self, array: Array, device: str) -> Any:
-        """The array on `device` (a canonical name); the same object when it is there already."""
+        """The array on `device` (a canonical name); the same object when it is there already.
+
+        Args:
+            array: of any shape and dtype, of this backend or NumPy's.
+            device: a canonical name.
+        """
 
     @abstractmethod
     def to_numpy(self, array: Array) -> Any:
-        """The array as a numpy.ndarray; waits for it."""
+        """The array as a numpy.ndarray; waits for it.
+
+        Args:
+            array: of any shape and dtype, which the result has, too.
+        """
 
     @abstractmethod
     def freeze(self, array: Array) -> Any:
         """The values of `array` as an array that cannot be written to; itself where that is so already.
 
         `array` stays as writable as it was.
+
+        Args:
+            array: of any shape and dtype.
         """
 
     # Libraries without read-only arrays, or with another arithmetic than NumPy's.
@@ -118,15 +130,28 @@ class Backend(ABC):
         return self.xp()
 
     def lend(self, array: Array) -> Any:
-        """What a receiver gets that must not change `array`: itself if it cannot be written to, else a copy."""
+        """What a receiver gets that must not change `array`: itself if it cannot be written to, else a copy.
+
+        Args:
+            array: of any shape and dtype.
+        """
         return self.freeze(array)
 
     def take(self, array: NDArray[np.generic], device: str) -> Any:
-        """As `put`, of an array that nobody else holds, whose memory may be taken over."""
+        """As `put`, of an array that nobody else holds, whose memory may be taken over.
+
+        Args:
+            array: NumPy's, of any shape and dtype.
+            device: a canonical name.
+        """
         return self.put(array, device)
 
     def is_immutable(self, array: Array) -> bool:
-        """Whether nobody can write to the array, so that it may be stored without a copy."""
+        """Whether nobody can write to the array, so that it may be stored without a copy.
+
+        Args:
+            array: of any shape and dtype.
+        """
         return self.freeze(array) is array
 
     # Devices.
@@ -136,7 +161,11 @@ class Backend(ABC):
         return None
 
     def memory_space(self, device: str) -> Hashable:
-        """Where the arrays of `device` lie; devices of one place share arrays."""
+        """Where the arrays of `device` lie; devices of one place share arrays.
+
+        Args:
+            device: a canonical name.
+        """
         return None
 
     def default_result_device(self, device: str) -> str:
@@ -180,7 +209,12 @@ class Backend(ABC):
     # Arithmetic.
 
     def astype(self, array: Array, dtype: np.dtype[np.generic]) -> Any:
-        """A new array with the values in another dtype, or a copy in the same one; it may be written to."""
+        """A new array with the values in another dtype, or a copy in the same one; it may be written to.
+
+        Args:
+            array: of any shape and dtype.
+            dtype: that of the result.
+        """
         return self.xp().astype(array, native(dtype, array))
 
     def zeros(self, shape: tuple[int, ...], like: Array) -> Any:
@@ -194,19 +228,33 @@ class Backend(ABC):
         return xp_of(like).zeros(shape, dtype=like.dtype, device=array.device)
 
     def sum(self, arrays: Sequence[Array]) -> Any:
-        """Element-wise sum, left to right, on the first array's device; all of one shape and dtype."""
+        """Element-wise sum, left to right, on the first array's device; all of one shape and dtype.
+
+        Args:
+            arrays: at least one, of numbers.
+        """
         total, *others = _together(arrays)
         for array in others:
             total = total + array
         return frozen(copied(total) if len(arrays) == 1 else total)
 
     def difference(self, array: Array, other: Array) -> Any:
-        """`array - other`, of one shape, dtype and device."""
+        """`array - other`, of one shape, dtype and device.
+
+        Args:
+            array, other: of numbers.
+        """
         array, other = _together([array, other])
         return frozen(array - other)
 
     def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:
-        """`total` divided by a number of things, in a float or complex dtype; None means the dtype of `total`."""
+        """`total` divided by a number of things, in a float or complex dtype; None means the dtype of `total`.
+
+        Args:
+            total: an array of any shape, of numbers.
+            count: the number of things.
+            dtype: the name of that of the result, or None.
+        """
         total = total if dtype is None else astype(total, np.dtype(dtype))
         own = dtype_of(total)
         if own.itemsize >= 4:
@@ -215,11 +263,21 @@ class Backend(ABC):
         return frozen(astype(as_array(astype(total, _FLOAT32) / float(count)), own))
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Any:
-        """The arrays one after another along `axis`, on the first array's device."""
+        """The arrays one after another along `axis`, on the first array's device.
+
+        Args:
+            arrays: at least one, of rank 1 or more, of one dtype and of one shape but for the length along `axis`.
+            axis: an int in [-rank, rank).
+        """
         return frozen(xp_of(arrays[0]).concat(_together(arrays), axis=axis))
 
     def broadcast(self, array: Array, devices: Sequence[str]) -> list[Any]:
-        """The array on every device; devices of one memory share it."""
+        """The array on every device; devices of one memory share it.
+
+        Args:
+            array: of any shape and dtype.
+            devices: canonical names.
+        """
         made: dict[Hashable, Any] = {}
         spaces = [self.memory_space(device) for device in devices]
         for space, device in zip(spaces, devices, strict=True):
@@ -228,7 +286,12 @@ class Backend(ABC):
         return [made[space] for space in spaces]
 
     def all_reduce(self, columns: Sequence[Sequence[Array]], devices: Sequence[str]) -> list[list[Any]]:
-        """The sum of each column, whose arrays lie on `devices`, on every one of `devices`."""
+        """The sum of each column, whose arrays lie on `devices`, on every one of `devices`.
+
+        Args:
+            columns: for each result one array on each of `devices`, of numbers of one shape and dtype.
+            devices: canonical names, as many as arrays in a column.
+        """
         results = []
         for arrays in columns:
             results.append(self.broadcast(self.sum(arrays), devices))
@@ -254,6 +317,10 @@ class Backend(ABC):
         """Raises `complain()` unless two arrays hold the same values, NaN beside NaN.
 
         A backend whose devices work on their own may raise it at a later call instead of waiting for them.
+
+        Args:
+            first, other: of any shapes and dtypes; other ones are other values.
+            complain: makes the error.
         """
         if first is other:
             return

@@ -21,6 +21,9 @@ _PAUSE = 1.0
 class CheckpointReader:
     """The arrays of a checkpoint by name; `load_checkpoint` returns it.
 
+    Args:
+        path: what `save` returned.
+
     Source: tf.train.load_checkpoint, "Returns".
     """
 
@@ -41,11 +44,18 @@ class CheckpointReader:
         return {name: array.dtype for name, array in self._written.items()}
 
     def has_tensor(self, tensor_str: str) -> bool:
-        """Whether there is an array of this name."""
+        """Whether there is an array of this name.
+
+        Args:
+            tensor_str: the name.
+        """
         return tensor_str in self._arrays
 
     def get_tensor(self, tensor_str: str) -> Any:
         """The array of this name, read-only.
+
+        Args:
+            tensor_str: the name; the array has the shape and dtype that the two maps say.
 
         Raises:
             RD31: the checkpoint has no array of this name.

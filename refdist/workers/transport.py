@@ -80,7 +80,12 @@ class Transport(ABC):
 
     @abstractmethod
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
-        """The small Python objects of all workers, in worker order."""
+        """The small Python objects of all workers, in worker order.
+
+        Args:
+            call: what led here.
+            value: of any kind that can be pickled.
+        """
 
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         """The sum of each column over the local arrays of all workers.
@@ -99,11 +104,23 @@ class Transport(ABC):
             return summed(everyone)
 
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
-        """For each column the local arrays of all workers one after another; lengths along `axis` may differ."""
+        """For each column the local arrays of all workers one after another; lengths along `axis` may differ.
+
+        Args:
+            call: what led here.
+            columns: for every result the arrays of this worker's replicas, of rank 1 or more, and of one dtype and
+                shape everywhere but for the length along `axis`.
+            axis: an int in [-rank, rank).
+        """
         return concatenated(self.all_gather_object(call, columns), axis)
 
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
-        """Worker 0's array; every worker passes one of its shape and dtype."""
+        """Worker 0's array; every worker passes one of its shape and dtype.
+
+        Args:
+            call: what led here.
+            array: of any shape and dtype.
+        """
         return frozen(self.all_gather_object(call, array)[0])
 
     # What callers need around the verbs.
@@ -129,7 +146,11 @@ class Transport(ABC):
             target, op, axis if varying is None else varying, None, *arrays))
 
     def layout(self, devices: Sequence[str]) -> Layout:
-        """How replicas are numbered that are on `devices` here, and on as many on every other worker."""
+        """How replicas are numbered that are on `devices` here, and on as many on every other worker.
+
+        Args:
+            devices: the names of this worker's devices, one for each replica.
+        """
         return Layout(tuple(devices), self.rank, self.size)
 
     def check_same_bits(self, call: CollectiveCall, value: Part, text: Callable[[Part], str]) -> None:
