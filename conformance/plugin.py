@@ -129,7 +129,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     takes longer than many a case."""
     run = item.config.stash[_run]
     assert isinstance(item, pytest.Function)
-    case: Case = item.callspec.params["conformance_case"]
+    case = item.callspec.params["conformance_case"]
+    assert isinstance(case, Case)
     verdict = run.tester.skipped(case) if run.tester and case.name not in run.expected else None
     if run.tester is None or verdict is None:
         return None

@@ -239,7 +239,7 @@ class TensorArray:
 
     @property
     def _name(self) -> str:
-        return np.dtype(self.dtype).name
+        return str(np.dtype(self.dtype))
 
     def _check(self, method: str, place: int) -> None:
         if not 0 <= place < len(self._items):
