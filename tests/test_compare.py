@@ -745,6 +745,21 @@ def test_a_meter_that_one_replica_reads_alone_does_not_end_the_comparison() -> N
     assert first(refdist.compare(metered(step), replicas=(1, 2), orders=0)).cause == "WHICH REPLICA"
 
 
+def test_what_the_order_decides_is_not_said_of_the_first_replica_alone() -> None:
+    """Each replica lowers a rate that all have in common, and the first writes it."""
+    def program() -> None:
+        rate = [0.1]
+
+        def step(w: Any, rows: Rows) -> None:
+            rate[0] *= 0.9
+            w.assign(rate[0])
+
+        training(step, aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
+
+    causes = [one.cause for one in refdist.compare(program, replicas=(1, 2)).differences]
+    assert causes == ["SHARED PYTHON STATE", "SHARED PYTHON STATE"]
+
+
 @pytest.mark.parametrize(("deal", "parts"), [(Deal.TO_THE_NEXT_REPLICA, [[6], [0, 1, 2], [3, 4, 5]]),
                                              (Deal.IN_OTHER_PARTS, [[1, 2, 3], [4, 5, 6], [0]]),
                                              (Deal.ALL_TO_THE_LAST_REPLICA, [[], [], [0, 1, 2, 3, 4, 5, 6]])])

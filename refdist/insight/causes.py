@@ -312,6 +312,8 @@ def _first_only(case: Case) -> Cause | None:
     total = [sum(items) for items in zip(*parts, strict=True)]
     mean = [item / len(parts) for item in total]
     fits = "their sum" if _near(total, alone, loose) else "their mean" if _near(mean, alone, loose) else ""
+    if not fits and case.shaken is not None:
+        return None  # what replica 0 contributes depends on the order of the replicas
     return Cause("ONLY THE FIRST REPLICA", f"replicas contribute {_parts(two.contributed)} to {two.call} at "
                  f"{_short(two.line)}, and its aggregation takes what replica 0 contributes"
                  + (f"; {fits} is what is contributed on 1" if fits else ""),
