@@ -96,6 +96,12 @@ def test_every_operation_of_the_table_has_a_call() -> None:
 
 
 @needs_keras
+def test_a_tensor_has_tensorflow_s_shape(tf: Any) -> None:
+    shape = tf.zeros([2, 3]).get_shape()
+    assert shape == tf.TensorShape([2, 3]) and shape.as_list() == [2, 3] and shape.rank == 2
+
+
+@needs_keras
 def test_gradients_go_through_control_flow(tf: Any) -> None:
     x = tf.Variable(3.0)
     with tf.GradientTape(persistent=True) as tape:
@@ -247,7 +253,7 @@ def test_a_check_that_does_not_hold_says_what_it_compared(tf: Any) -> None:
 
 @needs_keras
 def test_another_name_says_what_to_write(tf: Any) -> None:
-    for path, advice in (("saved_model", "Checkpoint"), ("py_function", "Call the function"),
+    for path, advice in (("saved_model", "Checkpoint"), ("custom_gradient", "Write the gradient"),
                          ("strings", "Python's own"), ("GraphKeys", None), ("nn.ctc_loss", None)):
         place = tf
         *outer, name = path.split(".")

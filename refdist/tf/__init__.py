@@ -34,9 +34,9 @@ from refdist.tf import files as _files
 from refdist.tf import names as _names
 from refdist.tf.function import function
 from refdist.tf.names import Namespace as _Namespace
-from refdist.tf.names import TensorShape
 from refdist.tf.names import printed as print
 from refdist.tf.settings import autograph, config, debugging, get_logger
+from refdist.tf.shapes import TensorShape
 from refdist.tf.stand_in import install
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.variable import Variable

@@ -27,6 +27,7 @@ from refdist import errors, nest
 from refdist.array.convert import HoldsArray, short, to_array
 from refdist.array.operators import OPERATORS
 from refdist.tf.own import imports, is_own
+from refdist.tf.shapes import TensorShape
 
 _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -58,6 +59,7 @@ def connect() -> None:
             setattr(torch.Tensor, f"__i{name}__", _renewing(in_place, getattr(torch.Tensor, f"__{name}__")))
     torch.Tensor.__array_ufunc__ = keras.Variable.__array_ufunc__ = _array_ufunc
     torch.Tensor.__array_function__ = _array_function
+    torch.Tensor.get_shape = _get_shape
 
 
 def beside(tensor: Any, operand: Any) -> Any:
@@ -150,6 +152,10 @@ def _means_tensorflow() -> bool:
     while frame.f_globals.get("__name__", "").startswith(("numpy", "refdist.array.", __name__)):
         frame = frame.f_back
     return is_own(frame.f_globals) and not imports(frame.f_globals, "torch")
+
+
+def _get_shape(tensor: Any) -> TensorShape:
+    return TensorShape(tensor.shape)
 
 
 def _array_ufunc(_: Any, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
