@@ -96,7 +96,8 @@ def survivors(table: Mapping[Any, Any], observe: Callable[[Any], Any],
             continue
         look = partial(observe, cell)
         true = outcome(look)
-        assert outcome(look) == true, f"{cell} shows something else every time"
+        again = outcome(look)
+        assert again == true, f"{cell} shows {true}, and then {again}"
         tried = [value for value in others(cell, holder[key]) if value != holder[key]]
         assert tried, f"{cell} is changed to nothing"
         for value in tried:
