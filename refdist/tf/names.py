@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist import missing
+from refdist import errors, missing
 from refdist.tf import operations, tensors
 
 dtypes = {name: np.dtype(name) for name in (
@@ -46,11 +46,15 @@ class Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        operation = operations.find(f"{self._path}.{name}")
-        if operation is None and self._base is not None and name in vars(self._base):
-            return vars(self._base)[name]
+        is_refdists = self._base is not None and name in vars(self._base)
+        try:
+            operation = operations.find(f"{self._path}.{name}")
+        except errors.MissingPackageError:  # without Keras there are refdist's variables, and no tensors
+            if not is_refdists:
+                raise
+            operation = None
         if operation is None:
-            return missing.refuse(self, name)
+            return vars(self._base)[name] if is_refdists else missing.refuse(self, name)
         setattr(self, name, operation)
         return operation
 
