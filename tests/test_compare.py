@@ -745,6 +745,18 @@ def test_a_meter_that_one_replica_reads_alone_does_not_end_the_comparison() -> N
     assert first(refdist.compare(metered(step), replicas=(1, 2), orders=0)).cause == "WHICH REPLICA"
 
 
+def test_the_cause_is_the_same_where_the_check_of_types_is_on() -> None:
+    with refdist.config.checks(types=True), refdist.record() as recording:
+        means_summed()
+    assert all(event["received"] for event in recording.events
+               if event.kind == "receive" and event.replica is not None and recording.events[event["of"]]["op"])
+    os.environ["REFDIST_CHECKS"] = "types"
+    try:
+        assert first(refdist.compare(means_summed, replicas=(1, 2), orders=0)).cause == "MEANS SUMMED"
+    finally:
+        del os.environ["REFDIST_CHECKS"]
+
+
 def test_what_the_order_decides_is_not_said_of_the_first_replica_alone() -> None:
     """Each replica lowers a rate that all have in common, and the first writes it."""
     def program() -> None:

@@ -140,7 +140,7 @@ def _leaves(value: object) -> list[Any]:
             found += [leaf.values, leaf.indices]
         elif type(leaf) in array_types.value:
             found.append(leaf)
-        elif isinstance(leaf, (bool, int, float, complex, np.generic)):
+        elif isinstance(leaf, (bool, int, float, complex, np.generic, np.ndarray)):  # of a subclass, with a type
             found.append(np.asarray(leaf))
     return found
 
