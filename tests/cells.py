@@ -97,7 +97,7 @@ def survivors(table: Mapping[Any, Any], observe: Callable[[Any], Any],
         look = partial(observe, cell)
         true = outcome(look)
         again = outcome(look)
-        assert again == true, f"{cell} shows {true}, and then {again}"
+        assert again == true, f"{cell} shows something else every time: {true}, then {again}"
         tried = [value for value in others(cell, holder[key]) if value != holder[key]]
         assert tried, f"{cell} is changed to nothing"
         for value in tried:

@@ -429,9 +429,9 @@ class _Launch:
         # What MPICH's returns when it was told to end, and all supervisors have died of it.
         told = signal.Signals(code).name if code in (signal.SIGINT, signal.SIGTERM) else ""
         if (told or not self._is_of_signals(code)) and self._has_ended_early(code, missing):
-            why = hosts.without_address(self._where) or processes.lack_of_files(self._size)
+            why = "" if told else hosts.without_address(self._where) or processes.lack_of_files(self._size)
             self._cause = (f"mpiexec ended with exit status {code}{f', as of {told},' if told else ''} "
-                           f"before {named(missing)} had started{'' if told else why}")
+                           f"before {named(missing)} had started{why}")
             write(prefixed("launcher", self._cause))
             return 128 + code if told else code
         if self._is_of_signals(code) and missing and self._is_one_host():
