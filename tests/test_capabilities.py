@@ -48,13 +48,13 @@ def _tree(source: str) -> str:
 def test_every_field_of_a_message_is_one_that_the_suite_writes() -> None:
     case = next(case for case in CASES if case.chapter.preamble)
     asked = protocol.case_message(case, programs=[], only_python="a reason")
-    said = {"suite": protocol.suite("1"),
-            "implementation": protocol.implementation("mine", "1", frozenset(), "trainer"),
-            "question": protocol.question(1, asked), "case": asked, "strategy": asked["strategy"],
-            "python": asked["python"], "code": asked["python"]["preamble"]}
-    for kind, message in said.items():
+    messages = {"suite": protocol.suite("1"),
+                "implementation": protocol.implementation("mine", "1", frozenset(), "trainer"),
+                "question": protocol.question(1, asked), "case": asked, "strategy": asked["strategy"],
+                "python": asked["python"], "code": asked["python"]["preamble"]}
+    for kind, message in messages.items():
         assert [*message, *["has"][:kind == "implementation"]] == list(protocol.MESSAGES[kind])
-    assert said.keys() | {"answer"} == protocol.MESSAGES.keys()
+    assert messages.keys() | {"answer"} == protocol.MESSAGES.keys()
     with pytest.raises(KeyError, match="moon: not in MESSAGES"):
         protocol.written("case", moon=1)
 

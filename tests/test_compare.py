@@ -339,7 +339,7 @@ def test_what_is_reduced_outside_replicas_explains_it_too(program: Program, caus
 
 
 def test_a_mean_over_other_numbers_of_rows_is_named_only_where_it_fits() -> None:
-    """Weighed by their rows, the roots are not the root of all: the number of rows is not why."""
+    """The mean of roots is not the root of the sum, also where each is weighted by its number of rows."""
     def step(w: Any, rows: Rows) -> None:
         update(w, reduced(np.sqrt(np.square(rows).sum()), "MEAN"))
 

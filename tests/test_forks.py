@@ -63,15 +63,15 @@ def compared_after(library: str, folder: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("library", "name"), [("jax", "JAX"), ("tensorflow", "TensorFlow")])
 def test_a_library_whose_threads_a_copy_lacks_is_an_error_at_once(library: str, name: str, tmp_path: Path) -> None:
-    said = compared_after(library, tmp_path)
-    assert said.startswith("[RD20] compare: ") and f"; {name} has computed in this process before" in said, said
-    assert "`python -m refdist compare FILE`" in said
+    printed = compared_after(library, tmp_path)
+    assert printed.startswith("[RD20] compare: ") and f"; {name} has computed in this process before" in printed
+    assert "`python -m refdist compare FILE`" in printed
 
 
 @pytest.mark.slow
 def test_pytorch_goes_on_in_a_copy(tmp_path: Path) -> None:
-    said = compared_after("torch", tmp_path)
-    assert said.startswith("it trains the same in 3 runs"), said
+    printed = compared_after("torch", tmp_path)
+    assert printed.startswith("it trains the same in 3 runs"), printed
 
 
 class Waiting:

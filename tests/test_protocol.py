@@ -44,8 +44,8 @@ def test_each_side_takes_its_own_protocol() -> None:
 ])
 def test_a_profile_is_less_what_is_lacking_and_more_what_is_had(more: dict[str, Any], lacks: set[str],
                                                                 outside: set[str]) -> None:
-    said = protocol.read_implementation({"protocol": 1, "name": "mine", **more})
-    assert (said.lacks, said.outside, said.profile) == (lacks, outside, more.get("profile", ""))
+    testee = protocol.read_implementation({"protocol": 1, "name": "mine", **more})
+    assert (testee.lacks, testee.outside, testee.profile) == (lacks, outside, more.get("profile", ""))
 
 
 @pytest.mark.parametrize("profile", ["trainers", 3, None, ["trainer"]])
@@ -55,8 +55,8 @@ def test_a_profile_that_does_not_exist_is_wrong_usage(profile: object) -> None:
 
 
 def test_an_adapter_says_its_profile() -> None:
-    said = protocol.implementation("mine", "1", frozenset({"dtypes"}), "collectives")
-    assert protocol.read_implementation(said).lacks == OUTSIDE | {"dtypes"}
+    first_line = protocol.implementation("mine", "1", frozenset({"dtypes"}), "collectives")
+    assert protocol.read_implementation(first_line).lacks == OUTSIDE | {"dtypes"}
     assert "profile" not in protocol.implementation("mine", "1", frozenset())
 
 

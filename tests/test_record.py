@@ -453,8 +453,8 @@ def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     few = list(cases((load()[0],)))[:5]
     monkeypatch.setattr(dump, "cases", lambda: iter(few))
     assert dump.main([str(tmp_path / "cases.jsonl")]) == 0
-    found = [case for line in (tmp_path / "cases.jsonl").read_text().splitlines() for case in kept.cases_of(line)]
-    assert [case["name"] for case in found] == [case.name for case in few]
+    written = [case for line in (tmp_path / "cases.jsonl").read_text().splitlines() for case in kept.cases_of(line)]
+    assert [case["name"] for case in written] == [case.name for case in few]
     assert "5 cases" in capsys.readouterr().out
     assert dump.main([]) == 4
 

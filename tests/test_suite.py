@@ -239,10 +239,10 @@ def test_the_report_is_four_files_and_keeps_other_implementations(suite, tmp_pat
     for facts in found["runs"].values():
         assert facts["python"] == platform.python_version() and facts["suite"] == refdist.__version__
         assert facts["date"] == datetime.date.fromisoformat(facts["date"]).isoformat()
-    told = (tmp_path / "told" / "report.md").read_text()
-    assert "* `all_reduce.mean @ Mirrored 2`: replica 0: found" in told
+    table = (tmp_path / "told" / "report.md").read_text()
+    assert "* `all_reduce.mean @ Mirrored 2`: replica 0: found" in table
     assert ("\n  Run alone: `python -m refdist.conformance --adapter own:Wrong --in-process --clause all_reduce.mean`\n"
-            in told)
+            in table)
     assert (tmp_path / "told" / "report.html").read_text() == page.render(found)
 
 

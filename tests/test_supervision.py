@@ -111,16 +111,16 @@ class Full(io.StringIO):
 @pytest.mark.parametrize("stream", [None, Full()])
 def test_an_exception_is_reported_whatever_has_become_of_the_output(
         stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = list[Any]()
+    reported = list[Any]()
     monkeypatch.setattr("sys.excepthook", sys.excepthook)
     monkeypatch.setattr("sys.stdout", stream)
     monkeypatch.setattr(journal, "tell", lambda _: Full().flush())
-    monkeypatch.setattr(failure, "_report", lambda *words: told.append(words[1]))
+    monkeypatch.setattr(failure, "_report", lambda *words: reported.append(words[1]))
     handler = signal.getsignal(signal.SIGINT)
-    failure.end_job_on_exceptions("worker 1", told.append)
+    failure.end_job_on_exceptions("worker 1", reported.append)
     sys.excepthook(KeyError, KeyError("the rows of May are missing"), None)
     signal.signal(signal.SIGINT, handler)
-    assert "the rows of May are missing" in told[0] and told[1:] == [70]
+    assert "the rows of May are missing" in reported[0] and reported[1:] == [70]
 
 
 def test_a_job_ends_where_nobody_hears_why(monkeypatch: pytest.MonkeyPatch) -> None:

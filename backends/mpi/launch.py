@@ -338,8 +338,9 @@ class _Launch:
         # and they may say it before Linux reports its end.
         if self._cause or self._desk.status or self._told:
             return []
-        found = {rank: processes.facts(self._desk.states[rank]["supervisor"]) for rank in self._supervisors.values()}
-        return [rank for rank, process in found.items() if process is None or process.ends]
+        supervisors = {rank: processes.facts(self._desk.states[rank]["supervisor"])
+                       for rank in self._supervisors.values()}
+        return [rank for rank, process in supervisors.items() if process is None or process.ends]
 
     def _supervisor_died(self, state: Message, is_first: bool = False) -> None:
         self._look_at_mpiexec()

@@ -148,7 +148,7 @@ class DeviceAssignment:
         return self._topology.tpu_device_ordinal_at_coordinates(self.coordinates(replica, logical_core))
 
     def host_device(self, replica: int = 0, logical_core: int = 0, job: str | None = None) -> str:
-        """The name of the CPU of the host of a logical core.
+        """The name of the host's CPU for a logical core.
 
         Args:
             replica: a number, from 0.

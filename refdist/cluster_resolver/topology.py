@@ -118,7 +118,7 @@ class Topology:
         return self._device_at(device_coordinates, "tpu_device_ordinal_at_coordinates")[1]
 
     def cpu_device_name_at_coordinates(self, device_coordinates: Iterable[int], job: str | None = None) -> str:
-        """The name of the CPU of the host of the device there.
+        """The name of the host's CPU for the device at these coordinates.
 
         Args:
             device_coordinates: x, y, z and core, ints.

@@ -195,9 +195,9 @@ def of_reading(case: Case, other: Trial) -> Cause | None:
     if not reads:
         return None
     places = {event["variable"].removesuffix(":0"): (event.fields.get("site") or [""])[0] for event in reversed(reads)}
-    told = ", ".join(f"{name} at {_short(line)}" for name, line in sorted(places.items())[:4])
-    return Cause("PART READ AS THE TOTAL", f"a replica reads {told}, of which it has a part of its own. Where each "
-                 f"replica reads what is read outside, {case.parting.name} is what it is on {case.counts[0]}",
+    variables = ", ".join(f"{name} at {_short(line)}" for name, line in sorted(places.items())[:4])
+    return Cause("PART READ AS THE TOTAL", f"a replica reads {variables}, of which it has a part of its own. Where "
+                 f"each replica reads what is read outside, {case.parting.name} is what it is on {case.counts[0]}",
                  "Reduce what is read, `replica.all_reduce(\"SUM\", variable.read_value())`, with the variable's "
                  "aggregation; or read the variable outside of replicas.")
 
@@ -292,12 +292,12 @@ def _not_finite(case: Case) -> Cause | None:
     if not bad or len(bad) == len(parts):
         return None
     none = [replica for replica in bad if rows is not None and replica < len(rows) and not rows[replica]]
-    told = f"; {_listed(none, 'replica')} {'has' if len(none) == 1 else 'have'} no rows there" if none else ""
+    empty = f"; {_listed(none, 'replica')} {'has' if len(none) == 1 else 'have'} no rows there" if none else ""
     advice = ("Sum over the rows and divide by the size of the global batch, which is never 0: the mean of no rows is "
               "NaN." if none else "Look at what that replica computes from its rows.")
     return Cause("NOT FINITE", f"{_listed(bad, 'replica')} {'contributes' if len(bad) == 1 else 'contribute'} "
                  f"{_short_text(two.contributed[bad[0]])} to {two.call} at {_short(two.line)}, and the others finite "
-                 f"numbers{told}", advice)
+                 f"numbers{empty}", advice)
 
 
 def _first_only(case: Case) -> Cause | None:
@@ -425,10 +425,10 @@ def _written_as_reduced(case: Case) -> tuple[Meeting, float, float] | None:
     reduced = case.earlier(two)
     if reduced is None:
         return None
-    theirs = [meeting for meeting in meetings(case.first) if meeting.run == one.run and meeting.at < one.at
+    reductions = [meeting for meeting in meetings(case.first) if meeting.run == one.run and meeting.at < one.at
               and (meeting.call, meeting.line) == (reduced.call, reduced.line)]
     sides = [(_items(writing.contributed[min(writing.contributed)]), _items(meeting.received))
-             for writing, meeting in ((one, theirs[-1]), (two, reduced))] if theirs else []
+             for writing, meeting in ((one, reductions[-1]), (two, reduced))] if reductions else []
     if not sides or not all(_is_multiple(*side) for side in sides):
         return None
     most = max(range(len(sides[0][1])), key=lambda i: abs(sides[0][1][i]))

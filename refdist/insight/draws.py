@@ -79,7 +79,7 @@ class Draws:
         np.random.default_rng = default_rng
 
     def of_libraries(self) -> None:
-        """Watches the seeds of the libraries that have been imported by now."""
+        """Watches how PyTorch and JAX are seeded, those of them that have been imported by now."""
         for place in _OF_LIBRARIES:
             module: Any = sys.modules.get(place[0])
             if module is not None and place not in self._watched:

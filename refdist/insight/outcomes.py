@@ -45,7 +45,7 @@ def outcome(run: Run, returned: Any) -> Outcome:
     """What came of a run that returned this."""
     returned = nest.map_structure(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, returned)
     value = nest.map_structure(_leaf, returned)
-    # Of a cluster that has lost a parameter server, a program makes the variables again, elsewhere.
+    # Variables of a parameter server that was lost have no value in the end; a program makes others in their place.
     cells = [cell for cell in run.cells if not run.is_gone(cell)]
     finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in cells)
     return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells))

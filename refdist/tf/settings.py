@@ -1,4 +1,4 @@
-"""Settings of TensorFlow's runtime that programs begin with, and that change nothing here.
+"""Settings of TensorFlow's runtime, with which many programs begin; they have no effect here.
 
 They are about the memory and threads of devices, compilation, graphs and logs of a runtime that is not there; functions
 run eagerly and deterministically anyway.

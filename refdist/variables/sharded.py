@@ -266,7 +266,7 @@ class ShardedVariable(ArrayOperators):
         return self._scatter("scatter_div", sparse_delta)
 
     def scatter_min(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """The minimum of rows and slices.
+        """Replaces each row by its elementwise minimum with the slice for it.
 
         Args:
             sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.
@@ -275,7 +275,7 @@ class ShardedVariable(ArrayOperators):
         return self._scatter("scatter_min", sparse_delta)
 
     def scatter_max(self, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None) -> Any:
-        """The maximum of rows and slices.
+        """Replaces each row by its elementwise maximum with the slice for it.
 
         Args:
             sparse_delta: `indices`, integers of shape [n], and `values`, of shape `[n, *self.shape[1:]]`.

@@ -48,7 +48,7 @@ def is_of(value: Any, dtype: Any) -> bool:
 
 
 def detached(tensor: Any) -> Any:
-    """The array itself, which records nothing."""
+    """The array as it is: arrays of JAX record no gradients."""
     return tensor
 
 

@@ -46,7 +46,7 @@ def _scaling(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def connect() -> None:
-    """From now on models of a strategy are not trained by Keras."""
+    """Makes `fit` and what is like it an error for models under a strategy, from now on."""
     for name in _METHODS:
         replace(JAXTrainer, name, _training)
     replace(LossScaleOptimizer, "stateless_apply", _scaling)
