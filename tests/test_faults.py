@@ -620,7 +620,7 @@ def test_mpiexec_that_ends_before_workers_have_started_is_named(
     # Of a proxy that ends as mpiexec does, either end may be seen first.
     job = object.__new__(_Launch)
     job._desk, job._cause, job._is_proxy, job._size, job._seen = Desk(), proxy_s_end, bool(proxy_s_end), 3, set()
-    job._where = []
+    job._here = 3
     assert (job._lost(code), capfd.readouterr().err) == (status, line and f"[launcher] {line}\n")
 
 

@@ -108,6 +108,23 @@ def words(hosts: Iterable[Host], of_openmpi: bool) -> list[str]:
     return [] if not given else ["--host" if of_openmpi else "-hosts", given]
 
 
+def is_here(host: Host) -> bool:
+    """Whether a host is this one: by its name, or by an address that a socket can have here.
+
+    >>> is_here(Host("127.0.0.1", 1)), is_here(Host("host.invalid", 1))
+    (True, False)
+    """
+    if host.name in (socket.gethostname(), "localhost"):
+        return True
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.name, None, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as bound:
+            bound.bind(address)
+    except OSError:
+        return False
+    return True
+
+
 def there(program: str, of_openmpi: bool, hosts: Sequence[Host]) -> list[Host]:
     """Those of the hosts on which mpiexec can start something now; this one is not asked.
 
@@ -116,11 +133,10 @@ def there(program: str, of_openmpi: bool, hosts: Sequence[Host]) -> list[Host]:
         of_openmpi: whether that is OpenMPI's.
         hosts: all of them.
     """
-    here = (socket.gethostname(), "localhost", "127.0.0.1")
     asked = {host: subprocess.Popen([program, *words([Host(host.name, 1)], of_openmpi), "-n", "1", "true"],
                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                     start_new_session=True)
-             for host in hosts if host.name not in here}
+             for host in hosts if not is_here(host)}
     until = time.monotonic() + ASK_SECONDS
     answered = [host for host, process in asked.items() if _ends_well(process, until)]
     return [host for host in hosts if host not in asked or host in answered]

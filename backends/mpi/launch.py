@@ -179,6 +179,7 @@ class _Launch:
                  after: socket.socket) -> None:
         self._size = size
         self._where = where  # none for this host, or what mpiexec finds by itself
+        self._here = sum(host.room for host in where if hosts.is_here(host)) if where else size  # workers
         self._woken = woken
         self._after = after  # a process that outlives this one
         self._files = b""  # what that removes
@@ -262,7 +263,7 @@ class _Launch:
         return sorted({(state["memory"], state["topology"]) for state in self._desk.states.values()})
 
     def _is_starting(self) -> bool:
-        here: int = min([self._size, *(state["size"] for state in self._desk.states.values())])
+        here: int = min([self._here, *(state["size"] for state in self._desk.states.values())])
         return len(self._seen) < here
 
     def _look(self, seconds: float) -> None:
@@ -352,7 +353,8 @@ class _Launch:
 
     def _is_one_host(self) -> bool:
         # Workers of other hosts do not tell this one that they have started.
-        return all(state["size"] == self._size for state in self._desk.states.values())
+        return self._here == self._size and all(
+            state["size"] == self._size for state in self._desk.states.values())
 
     def _find_proxies(self, now: float) -> None:
         children = processes.children(self._mpiexec.pid)
@@ -430,11 +432,15 @@ class _Launch:
         # What MPICH's returns when it was told to end, and all supervisors have died of it.
         told = signal.Signals(code).name if code in (signal.SIGINT, signal.SIGTERM) else ""
         if (told or not self._is_of_signals(code)) and self._has_ended_early(code, missing):
-            why = "" if told else hosts.without_address(self._where) or processes.lack_of_files(self._size)
+            why = "" if told else processes.lack_of_files(self._size)
             self._cause = (f"mpiexec ended with exit status {code}{f', as of {told},' if told else ''} "
                            f"before {named(missing)} had started{why}")
             write(prefixed("launcher", self._cause))
             return 128 + code if told else code
+        if why := self._why_not_everywhere(code):
+            self._cause = why
+            write(prefixed("launcher", self._cause))
+            return code
         if self._is_of_signals(code) and missing and self._is_one_host():
             of = f"of {named(missing)}" if len(missing) == 1 else f"of one of {named(missing)}"
             if self._is_proxy or not self._cause:  # the proxy has ended because of it
@@ -454,6 +460,17 @@ class _Launch:
         # A proxy ends with mpiexec, so its end is no cause, unless mpiexec says that it has lost the proxy.
         by_itself = not self._cause or (self._is_proxy and code != _ASSERTS)
         return code > 0 and bool(missing) and by_itself and not self._desk.status and self._is_one_host()
+
+    def _why_not_everywhere(self, code: int) -> str:
+        # A job on several hosts that has not started on all of them.  The workers of this host, which end because of
+        # it, have not failed; of what has ended elsewhere that host has reported.
+        has_joined = any(state["joined"] for state in self._desk.states.values())
+        if code != _ASSERTS or self._is_one_host() or has_joined or self._desk.status:
+            return ""
+        why = hosts.without_address(self._where)
+        if not why and (not self._desk.states or (self._is_proxy and self._cause)):
+            return ""
+        return f"mpiexec ended with exit status {code} before any worker of this host had joined the others{why}"
 
     def _is_of_signals(self, code: int) -> bool:
         """Whether mpiexec returns this when one of its processes has died of a signal, and it has killed the others.
