@@ -313,7 +313,7 @@ def test_slurm_asks_nvidia_smi_for_the_gpus(script: str, found: Any, tmp_path: P
     ({}, {"gpus_per_node": 1, "gpus_per_task": 2}, RuntimeError, "2 GPUs each run on nodes with 1"),
     ({"SLURM_STEP_NODELIST": "a[1-"}, {}, ValueError, r"malformed at 'a\[1-'"),
     ({"SLURM_STEP_TASKS_PER_NODE": "x"}, {}, ValueError, "malformed at 'x'"),
-    ({"SLURM_STEP_NODELIST": "a,b,c"}, {}, RuntimeError, "3 hosts and 2 numbers"),
+    ({"SLURM_STEP_NODELIST": "a,b,c"}, {}, RuntimeError, "number of hosts is 3, and that of numbers of tasks 2"),
     ({}, {"tasks_per_node": 1}, RuntimeError, "room for 2 of 4"),
 ])
 def test_slurm_mistakes(monkeypatch: Any, changes: Any, arguments: Any, kind: type[Exception], says: str) -> None:

@@ -4,10 +4,10 @@ To import one by its name would run `refdist/__init__.py` first, and with it Num
 a second.  So the packages are put in place here as bare ones, which know where their modules are and run nothing.
 """
 
-import signal
+import _signal  # type: ignore[import-not-found]  # to import `signal` takes long enough to be interrupted
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt of what follows ends it without a traceback
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # an interrupt of what follows ends it without one
 
 import json
 import os

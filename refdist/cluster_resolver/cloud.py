@@ -299,9 +299,9 @@ class TPUClusterResolver(ClusterResolver):
                                "Simulate one: `refdist.config.set_simulated_devices(tpu=\"2x2x1x2\")`, the lengths of "
                                "the axes x, y, z and core.")
         if self._addresses and len(self._addresses) != mesh.hosts:
-            raise errors.error("RD17", "TPUClusterResolver", f"there are {len(self._addresses)} addresses, and the TPU "
-                               f"has {mesh.hosts} hosts", "Simulate as many: `set_simulated_devices(tpu=..., "
-                               f"tpu_hosts={len(self._addresses)})`.")
+            raise errors.error("RD17", "TPUClusterResolver", f"the number of addresses is {len(self._addresses)}, "
+                               f"and that of the TPU's hosts {mesh.hosts}", "Simulate as many: "
+                               f"`set_simulated_devices(tpu=..., tpu_hosts={len(self._addresses)})`.")
         job = self.task_type if self._addresses or mesh.hosts > 1 else "localhost"
         devices = [config.LogicalDevice(f"/job:{job}/replica:0/task:{task}/device:{kind}:{i}", kind)
                  for task in range(mesh.hosts) for kind, count in (("CPU", 1), ("TPU", mesh.cores_per_host))

@@ -212,7 +212,7 @@ def check_servers(spec: ClusterSpec, task_type: str | None, task_id: int | None)
     for job, least, most in (("chief", 0, 1), ("evaluator", 0, 1), ("worker", 1, None), ("ps", 1, None)):
         count = spec.num_tasks(job) if job in spec.jobs else 0
         if count < least or (most is not None and count > most):
-            raise errors.error("RD17", attempted, f"there are {count} tasks of type {job}",
+            raise errors.error("RD17", attempted, f"the number of tasks of type {job} is {count}",
                                "Give the cluster one worker and one ps at least, and one chief and one evaluator "
                                "at most.")
     if task_type in spec.jobs and task_type != "chief" and task_id not in spec.task_indices(task_type):

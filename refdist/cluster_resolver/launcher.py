@@ -16,7 +16,7 @@ def _jobs(size: int) -> dict[str, int]:
     jobs = jobs_of(size)
     if jobs is None:
         raise errors.error("RD17", f"environment variable {SERVERS_VARIABLE}={os.environ[SERVERS_VARIABLE]!r}",
-                           f"there are {size} processes", "Write the number of parameter servers, and start one "
+                           f"the number of processes is {size}", "Write the number of parameter servers, and start one "
                            "process more for the chief, and at least one for a worker.")
     return jobs
 

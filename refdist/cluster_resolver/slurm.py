@@ -75,7 +75,7 @@ class SlurmClusterResolver(ClusterResolver):
         elif isinstance(tasks_per_node, int) or not np.ndim(tasks_per_node):
             tasks_per_node = [integer(tasks_per_node, "tasks_per_node", "SlurmClusterResolver")] * len(hosts)
         if len(tasks_per_node) != len(hosts):
-            raise _wrong(f"there are {len(hosts)} hosts and {len(tasks_per_node)} numbers of tasks",
+            raise _wrong(f"the number of hosts is {len(hosts)}, and that of numbers of tasks {len(tasks_per_node)}",
                          "Pass one number of tasks for every host.", errors.InvalidContextError)
         return dict(zip(hosts, tasks_per_node, strict=True))
 
