@@ -22,8 +22,10 @@ way, never back:
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
 
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # In a checkout, backends/ and conformance/ lie beside this folder; installed, they lie inside it.
 _checkout = Path(__file__).parents[1]
@@ -67,7 +69,6 @@ from refdist.core.rules.options import (  # noqa: E402
 from refdist.data.spec import TensorSpec  # noqa: E402
 from refdist.input.distributed import DistributedDataset, DistributedIterator  # noqa: E402
 from refdist.input.options import InputContext, InputOptions  # noqa: E402
-from refdist.insight import breakpoint, compare, explore, record  # noqa: E402
 from refdist.strategies.base import RunOptions, Strategy  # noqa: E402
 from refdist.strategies.central_storage import CentralStorageStrategy  # noqa: E402
 from refdist.strategies.cross_device_ops import CrossDeviceOps  # noqa: E402
@@ -91,6 +92,15 @@ from refdist.variables.distributed import AggregatingVariable, DistributedVariab
 from refdist.variables.values import DistributedValues, Mirrored, PerReplica  # noqa: E402
 from refdist.variables.variable import Variable  # noqa: E402
 
+if TYPE_CHECKING:
+    from refdist.insight import breakpoint, compare, explore, record
+else:
+    def __getattr__(name: str) -> object:
+        # Imported when a program first asks for one of them.
+        if name in ("breakpoint", "compare", "explore", "record"):
+            return getattr(insight, name)
+        return missing.refuse(sys.modules[__name__], name)
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -109,6 +119,7 @@ __all__ = [
 cluster_resolver.launcher.set_tf_config()
 tracebacks.install()
 missing.explain(sys.modules)
-insight.start()
+if os.environ.get(insight.VARIABLE):
+    insight.start()
 if interrupts.is_command():
     interrupts.are_raised()

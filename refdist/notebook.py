@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from html import escape
+from importlib import import_module
 from typing import Any
 
 _MOST = 8  # rows of a table that are all shown
@@ -60,7 +61,11 @@ def _cell(file: str) -> str | None:
 @singledispatch
 def drawing(value: object) -> str:
     """What a notebook shows of a value, as HTML or SVG; `insight/drawings.py` has one for each class."""
-    raise TypeError(f"no drawing of {type(value).__name__}")
+    import_module("refdist.insight.drawings")  # which few programs ask for
+    found = drawing.dispatch(type(value))
+    if found is drawing.dispatch(object):
+        raise TypeError(f"no drawing of {type(value).__name__}")
+    return found(value)
 
 
 def show(value: object) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import replace
@@ -254,3 +256,17 @@ def test_a_long_recording_shows_its_end() -> None:
     recording = recorded(lambda: [rc().all_reduce("SUM", float(i)) for i in range(450)])
     assert len(columns(recording.svg())) == 400
     assert "<title>450 rendezvous of 2 lanes</title>" in recording.svg()
+
+
+def test_a_program_imports_what_looks_at_programs_when_it_asks_for_it() -> None:
+    program = """
+import sys, refdist
+first = "pdb" in sys.modules or "refdist.insight.page" in sys.modules
+table = refdist.MirroredStrategy(["GPU:0", "GPU:1"])._repr_html_()
+names = [getattr(place, name).__name__ for place in (refdist, refdist.insight) for name in place.__all__
+         if name in ("breakpoint", "compare", "explore", "record", "load")]
+print(first, table[:4], *names)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "<tab", "breakpoint", "compare", "explore", "record", "breakpoint",
+                                   "compare", "explore", "load", "record"]

@@ -15,6 +15,7 @@ from refdist import journal, notebook
 from refdist.insight import files, page
 from refdist.insight.console import Console
 from refdist.insight.difference import Difference, difference
+from refdist.insight.environment import VARIABLE
 from refdist.insight.events import Event, renumbered
 from refdist.insight.findings import Finding, findings
 from refdist.insight.picture import picture_of
@@ -22,8 +23,6 @@ from refdist.insight.stream import Places, Raw, Stream, each_of, told_of
 from refdist.insight.summary import Summary, summary_of
 from refdist.insight.trace import trace_of
 from refdist.workers.launcher import CHIEF, jobs_of, launched, task_of
-
-VARIABLE = "REFDIST_RECORD"
 
 
 class Recording:
@@ -258,12 +257,10 @@ class _OfTheProgram(record_to):
 
 
 def start() -> None:
-    """Records the program into the file that REFDIST_RECORD names, where it is set."""
-    path = os.environ.get(VARIABLE)
-    if path:
-        recorder = _OfTheProgram(path)
-        recorder.__enter__()
-        atexit.register(recorder.__exit__, None, None, None)
+    """Records the program into the file that REFDIST_RECORD names."""
+    recorder = _OfTheProgram(os.environ[VARIABLE])
+    recorder.__enter__()
+    atexit.register(recorder.__exit__, None, None, None)
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
