@@ -624,6 +624,20 @@ def test_mpiexec_that_ends_before_workers_have_started_is_named(
     assert (job._lost(code), capfd.readouterr().err) == (status, line and f"[launcher] {line}\n")
 
 
+def test_of_supervisors_that_end_at_once_the_first_is_that_which_mpiexec_has_not_killed() -> None:
+    # One that is killed by SIGABRT can take longer to end than those that mpiexec kills because of it.
+    dead = [subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) for _ in range(3)]
+    for process, number in zip(dead, (signal.SIGKILL, signal.SIGABRT, signal.SIGKILL), strict=True):
+        process.send_signal(number)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    job = object.__new__(_Launch)
+    job._desk, job._cause, job._is_proxy, job._told, job._supervisors = Desk(), "", False, False, {7: 0, 8: 1, 9: 2}
+    job._desk.states = {rank: {"supervisor": process.pid} for rank, process in enumerate(dead)}
+    assert job._dying() == [1, 0, 2]
+    for process in dead:
+        process.wait()
+
+
 def launcher_of(folder: Path, name: str, command: str) -> subprocess.Popen[str]:
     """A process that a launcher could be, by its name, with the shell's commands that it runs."""
     program = folder / name

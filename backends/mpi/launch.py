@@ -341,7 +341,10 @@ class _Launch:
             return []
         supervisors = {rank: processes.facts(self._desk.states[rank]["supervisor"])
                        for rank in self._supervisors.values()}
-        return [rank for rank, process in supervisors.items() if process is None or process.ends]
+        # The one that was lost may take longer to end than those that mpiexec kills because of it, by SIGKILL.
+        dying = [rank for rank, process in supervisors.items() if process is None or process.ends]
+        return sorted(dying, key=lambda rank: (process := supervisors[rank]) is None
+                      or process.killed_by in (0, signal.SIGKILL))
 
     def _supervisor_died(self, state: Message, is_first: bool = False) -> None:
         self._look_at_mpiexec()

@@ -50,6 +50,7 @@ class Facts(NamedTuple):
         parent: the id of its parent.
         started: when, in ticks since the machine started; with the id it names a process for good.
         ends: whether it is ending, which takes a moment, in which others may see it gone, or has ended.
+        killed_by: the signal that it is ending of, or has; 0 for none.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Facts(NamedTuple):
     parent: int
     started: int
     ends: bool
+    killed_by: int
 
 
 def facts(pid: int) -> Facts | None:
@@ -67,7 +69,8 @@ def facts(pid: int) -> Facts | None:
     except OSError:
         return None
     words = after.split()
-    return Facts(before.partition("(")[2], words[0], int(words[1]), int(words[19]), bool(int(words[6]) & _PF_EXITING))
+    return Facts(before.partition("(")[2], words[0], int(words[1]), int(words[19]), bool(int(words[6]) & _PF_EXITING),
+                 int(words[49]) & 0x7F)
 
 
 def alive(pid: int) -> bool:
