@@ -58,6 +58,8 @@ _ADVICE = {
     "Graph Session placeholder get_variable global_variables_initializer init_scope control_dependencies no_op":
         _NO_GRAPHS,
     "debugging": "Write `assert`.",
+    "assign assign_add assign_sub": "Write `variable.assign(value)`, and for some of its items "
+                                    "`variable.scatter_nd_update(indices, updates)`.",
     "lookup": "Write a `dict`.",
     "io strings": "Use Python's own.",
     "summary profiler": "Record the program with `refdist.record()`.",

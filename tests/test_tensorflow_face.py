@@ -95,6 +95,85 @@ def test_every_operation_of_the_table_has_a_call() -> None:
             if not any(f"tf.{path}(" in text for path in operation.paths)] == []
 
 
+def _texts() -> list[tuple[str, str]]:
+    lines = (Path(__file__).parent / "tables" / "tensorflow_texts.txt").read_text().splitlines()
+    return [(call, text.replace("\\n", "\n") if text[0] == "<" else text) for call, _, text in
+            (line.partition(" : ") for line in lines if not line.startswith("#"))]
+
+
+TEXTS = _texts()
+
+
+@needs_keras
+@pytest.mark.parametrize(("call", "text"), TEXTS, ids=[call for call, _ in TEXTS])
+def test_a_program_prints_what_it_prints_on_tensorflow(tf: Any, call: str, text: str) -> None:
+    assert repr(eval(call, {"tf": tf, "np": np})) == text
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(("call", "text"), TEXTS, ids=[call for call, _ in TEXTS])
+def test_tensorflow_prints_it(call: str, text: str) -> None:
+    import tensorflow
+
+    assert repr(eval(call, {"tf": tensorflow, "np": np})) == text
+
+
+@needs_keras
+def test_values_of_replicas_are_printed_as_tensors(tf: Any) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        variable = tf.Variable(1.0, name="v")
+    each = strategy.run(lambda: tf.identity(2.0))
+    assert str(each) == """PerReplica:{
+  0: tf.Tensor(2.0, shape=(), dtype=float32),
+  1: tf.Tensor(2.0, shape=(), dtype=float32)
+}"""
+    assert repr(each).splitlines()[1] == "  0: <tf.Tensor: shape=(), dtype=float32, numpy=2.0>,"
+    assert str(variable) == repr(variable) == """MirroredVariable:{
+  0: <tf.Variable 'v:0' shape=() dtype=float32, numpy=1.0>,
+  1: <tf.Variable 'v/replica_1:0' shape=() dtype=float32, numpy=1.0>
+}"""
+    assert repr(tf.data.Dataset.range(2).batch(2)) == \
+        "<Dataset element_spec=TensorSpec(shape=(None,), dtype=tf.int64, name=None)>"
+
+
+@needs_keras
+def test_code_with_pytorch_sees_pytorch_s_dtypes_shapes_and_texts(tf: Any) -> None:
+    program = """
+    {first}
+    def seen(x):
+        return str(x), str(x.dtype), type(x.shape).__name__, f"{{x}}", type(x.numpy()).__name__
+    """
+    found = []
+    for first in ("", "import torch"):
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(dedent(program).format(first=first), names)
+        found.append(names["seen"](tf.convert_to_tensor(0.5)))
+    assert found == [
+        ("tf.Tensor(0.5, shape=(), dtype=float32)", "<dtype: 'float32'>", "TensorShape", "0.5", "float32"),
+        ("tensor(0.5000)", "torch.float32", "Size", "0.5", "ndarray")]
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda tf: tf.as_dtype("float31"), "RD25.*float31"), (lambda tf: tf.as_dtype(None), "RD25"),
+    (lambda tf: tf.string.max, "RD25"), (lambda tf: tf.TensorShape(["2"]), "RD25"),
+    (lambda tf: tf.TensorShape(None).as_list(), "RD34"), (lambda tf: tf.TensorShape([2]).merge_with([3]), "RD04"),
+    (lambda tf: tf.TensorShape([2]).assert_has_rank(2), "RD04"),
+    (lambda tf: tf.TensorShape([2]).assert_same_rank([2, 3]), "RD04"),
+    (lambda tf: tf.TensorShape([None]).assert_is_fully_defined(), "RD04"),
+])
+def test_dtypes_and_shapes_that_cannot_be_are_errors(call: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(refdist.errors.RefdistError, match=text):
+        call(refdist.tf)
+
+
+@needs_keras
+def test_items_of_a_variable_are_not_assigned_to_through_a_tensor(tf: Any) -> None:
+    with pytest.raises(refdist.errors.MissingNameError, match=r"RD20.*scatter_nd_update"):
+        tf.Variable([1.0, 2.0])[0].assign(5.0)
+    assert not hasattr(tf.constant(1.0), "assign")
+
+
 @needs_keras
 def test_a_tensor_has_tensorflow_s_shape(tf: Any) -> None:
     shape = tf.zeros([2, 3]).get_shape()

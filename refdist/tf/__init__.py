@@ -18,8 +18,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 import refdist as distribute
 from refdist import compat, errors, nest, tpu, train
 from refdist import data as _data
@@ -32,6 +30,7 @@ from refdist.core.rules.options import VariableAggregation, VariableSynchronizat
 from refdist.data.spec import TensorSpec
 from refdist.tf import files as _files
 from refdist.tf import names as _names
+from refdist.tf.dtypes import DTYPES, DType, as_dtype
 from refdist.tf.function import function
 from refdist.tf.names import Namespace as _Namespace
 from refdist.tf.names import printed as print
@@ -43,24 +42,26 @@ from refdist.variables.variable import Variable
 
 data, nn, random = _data, _Namespace("nn", _nn), _Namespace("random", _random)
 math, linalg, image = map(_Namespace, ("math", "linalg", "image"))
-dtypes = _Namespace("dtypes", own={"DType": np.dtype, "as_dtype": np.dtype, **_names.dtypes})
+dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half": DTYPES["float16"],
+                                   "double": DTYPES["float64"], **DTYPES})
 io = _Namespace("io", own={"gfile": _Namespace("io.gfile", _files)})
 
-bool = np.dtype("bool")
-float16, float32, float64 = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
-int8, int16, int32, int64 = np.dtype("int8"), np.dtype("int16"), np.dtype("int32"), np.dtype("int64")
-uint8, uint16, uint32, uint64 = np.dtype("uint8"), np.dtype("uint16"), np.dtype("uint32"), np.dtype("uint64")
-complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
-string = np.dtype(str)
+bool, string, bfloat16 = DTYPES["bool"], DTYPES["string"], DTYPES["bfloat16"]
+float16, float32, float64 = DTYPES["float16"], DTYPES["float32"], DTYPES["float64"]
+int8, int16, int32, int64 = DTYPES["int8"], DTYPES["int16"], DTYPES["int32"], DTYPES["int64"]
+uint8, uint16, uint32, uint64 = DTYPES["uint8"], DTYPES["uint16"], DTYPES["uint32"], DTYPES["uint64"]
+complex64, complex128 = DTYPES["complex64"], DTYPES["complex128"]
+half, double = float16, float64
 newaxis = None
 __version__ = "2.21.0+refdist"
 
 __all__ = [
     "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
-    "autograph", "bool", "compat", "complex128", "complex64", "config", "constant", "data", "debugging", "device",
-    "distribute", "dtypes", "errors", "float16", "float32", "float64", "function", "get_logger", "image", "install",
-    "int16", "int32", "int64", "int8", "io", "linalg", "math", "nest", "newaxis", "nn", "print", "random", "string",
-    "tpu", "train", "uint16", "uint32", "uint64", "uint8", "variable_creator_scope",
+    "as_dtype", "autograph", "bfloat16", "bool", "compat", "complex128", "complex64", "config", "constant", "data",
+    "debugging", "device", "distribute", "double", "dtypes", "errors", "float16", "float32", "float64", "function",
+    "get_logger", "half", "image", "install", "int16", "int32", "int64", "int8", "io", "linalg", "math", "nest",
+    "newaxis", "nn", "print", "random", "string", "tpu", "train", "uint16", "uint32", "uint64", "uint8",
+    "variable_creator_scope",
 ]
 
 

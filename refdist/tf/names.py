@@ -15,10 +15,6 @@ import numpy as np
 from refdist import errors, missing
 from refdist.tf import operations, tensors
 
-dtypes = {name: np.dtype(name) for name in (
-    "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "complex64", "complex128")} | {"half": np.dtype("float16"), "double": np.dtype("float64"), "string": np.dtype(str)}
-
 # What Keras has by the same name.
 _KERAS = ("constraints", "initializers", "losses", "metrics", "optimizers", "regularizers")
 _OF_TAPES = ("GradientTape", "UnconnectedGradients")

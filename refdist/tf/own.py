@@ -13,13 +13,7 @@ from typing import Any
 
 def is_own(module: Mapping[str, Any] | None) -> bool:
     """Whether a module with these globals is the program's: a script, a cell, or a file beside them."""
-    if not module:
-        return True
-    file = module.get("__file__")
-    name = str(module.get("__name__", ""))
-    if name.partition(".")[0] == "refdist":
-        return False
-    return not file or not _is_installed(file)
+    return not module or _is_program(module.get("__file__"), module.get("__name__"))
 
 
 def imports(module: Mapping[str, Any], package: str) -> bool:
@@ -29,8 +23,10 @@ def imports(module: Mapping[str, Any], package: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_installed(file: str) -> bool:
-    return os.path.realpath(file).startswith(_libraries())
+def _is_program(file: str | None, name: object) -> bool:
+    if str(name).partition(".")[0] == "refdist":
+        return False
+    return not file or not os.path.realpath(file).startswith(_libraries())
 
 
 @functools.cache

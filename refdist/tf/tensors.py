@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.array.convert import HoldsArray
+from refdist.array.convert import HoldsArray, to_numpy
 from refdist.variables.variable import watchers
 
 
@@ -33,13 +33,14 @@ def keras() -> ModuleType:
     Raises:
         RD20: Keras computes with another library than PyTorch and JAX.  RD27: Keras or that library is not installed.
     """
-    from refdist.tf import older, operands, tracked
+    from refdist.tf import older, operands, seen, tracked
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
     if module.backend.backend() == "torch":
         _prepare()
         operands.connect()
+        seen.connect()
     else:
         _prepare_jax()
     older.add_names(module)
@@ -127,6 +128,8 @@ def _prepare() -> None:
     @functools.wraps(own)
     def numpy(self: Any, *, force: bool = False) -> Any:
         recorded = self.requires_grad and (not torch.is_grad_enabled() or bool(watchers.get()))
+        if self.dtype is torch.bfloat16:  # which PyTorch refuses
+            return to_numpy(self.detach())
         return own(self.detach() if recorded else self, force=force or self.device.type != "cpu")
 
     torch.Tensor.numpy = numpy
