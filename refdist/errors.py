@@ -346,7 +346,7 @@ CATALOGUE: dict[str, Code] = {
         "a sum of integers does not fit its dtype", DifferenceWarning,
         "The sum of the replicas' integers has their dtype, and wraps around where it does not fit. The warning comes "
         "once for a line.",
-        "Sum a wider dtype: `x.astype(np.int64)`."),
+        "Sum a wider dtype: `np.asarray(x, np.int64)`."),
     "RD44": Code(
         "a variable is made in every step", DifferenceWarning,
         "A variable keeps its value from one run to the next only where it is made once. Three runs one after another "

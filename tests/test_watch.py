@@ -127,3 +127,36 @@ def test_a_worker_tells_of_its_own_replicas() -> None:
     with warnings.catch_warnings(record=True):
         message = warnings_of(lambda: refdist.simulate_workers(program, 2, 2))
     assert [one.partition(";")[0] for one in message] == ["[RD42] all_reduce: replica 3 contributes NaN"]
+
+
+def of_library(name: str) -> Callable[[Any], Any]:
+    module: Any = pytest.importorskip(name, reason="`make interop` installs it", exc_type=ImportError)
+    return module.tensor if name == "torch" else module.numpy.asarray  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_arrays_of_other_libraries_are_looked_at_in_the_memory_of_the_host(name: str) -> None:
+    made = of_library(name)
+    [message] = reduced(lambda i: made(np.float32([1, np.nan if i == 2 else 1])))
+    assert message.startswith("[RD42] all_reduce: replica 2 contributes NaN, the first at [1] of replica 2's array")
+    [message] = reduced(lambda i: made(np.float32(np.inf if i == 0 else 1)), "MEAN")
+    assert message.startswith("[RD42] all_reduce: replica 0 contributes infinity; what the other")
+    [message] = reduced(lambda i: made(np.int32([1, 2 ** 30])))
+    assert message.startswith("[RD43] all_reduce: the sum is 4294967296, and int32 ends at 2147483647")
+    assert reduced(lambda i: made(np.int32([1, 2 ** 28]))) == reduced(lambda i: made(np.float32([1e38, 0]))) == []
+
+
+def test_bfloat16_of_pytorch_is_looked_at() -> None:
+    made = of_library("torch")
+    pytest.importorskip("ml_dtypes", reason="`make interop` installs it")
+    import torch
+    [message] = reduced(lambda i: made([1.0, np.nan if i == 3 else 1.0]).to(torch.bfloat16))
+    assert message.startswith("[RD42] all_reduce: replica 3 contributes NaN, the first at [1]")
+    assert reduced(lambda i: made([1e38]).to(torch.bfloat16) / 4) == []
+
+
+def test_tensors_on_a_device_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = of_library("torch")
+    from refdist.backends.torch.backend import Torch
+    monkeypatch.setattr(Torch, "is_on_host", lambda self, array: False)  # as of a tensor on a GPU
+    assert reduced(lambda i: made(np.float32(np.nan))) == []

@@ -46,6 +46,9 @@ class Jax(Hosted):
         made = jnp.array(array.astype(dtype.newbyteorder("="), copy=False), copy=True)
         return made if like is None else jax.device_put(made, like.sharding)
 
+    def is_on_host(self, array: Any) -> bool:
+        return all(device.platform == "cpu" for device in array.devices())
+
     def refusal(self, value: object) -> str:
         if isinstance(value, jax.core.Tracer):
             return ("JAX traces it, and a collective runs now and not in what is traced. Call it outside `jax.jit`, "

@@ -59,6 +59,10 @@ class Hosted(Simulated):
         """
         return array
 
+    def is_on_host(self, array: Any) -> bool:
+        """Whether an array of the library lies in the memory of the host, so that a view is no copy."""
+        return True
+
     def refusal(self, value: object) -> str:
         """What to write instead of a value of the library that is not an array; "" where nothing is known."""
         return ""

@@ -77,6 +77,9 @@ class Torch(Hosted):
             return array
         return tensor if like is None or like.device.type == "cpu" else tensor.to(like.device)
 
+    def is_on_host(self, array: Any) -> bool:
+        return bool(array.device.type == "cpu")
+
     def freeze(self, array: Array) -> Any:
         return array
 

@@ -73,6 +73,7 @@ class Guest(Library, Protocol):
 
     def made(self, array: NDArray[np.generic], like: Any = None) -> Any: ...
     def contribution(self, array: Array, attempted: str) -> Any: ...
+    def is_on_host(self, array: Array) -> bool: ...
     def refusal(self, value: object) -> str: ...
 
 
@@ -587,3 +588,14 @@ def to_numpy(array: object) -> Any:
     library = library_of(array)
     foreign: Any = array
     return np.asarray(foreign) if library is None else library.to_numpy(foreign)
+
+
+def on_host(array: object) -> NDArray[np.generic] | None:
+    """A guest's array as NumPy's, where it lies in the memory of the host; None for any other value."""
+    if isinstance(array, np.ndarray):
+        return array
+    guest = guest_of(array)
+    foreign: Any = array
+    if guest is None or not isinstance(array, guest.array_types) or not guest.is_on_host(foreign):
+        return None
+    return guest.to_numpy(foreign)

@@ -5,9 +5,9 @@ itself was one over those of all replicas; who contributed what, and whether any
 afterwards.  Integers are added a second time in 64 bits, or in floats where they have 64 themselves.
 
 Floats that overflow while they are added, NumPy warns of (`array/float_errors`), and where a program ignores that, with
-`np.errstate(over="ignore")`, nothing is said of infinity here; nor of NaN where it ignores what is invalid.  Arrays
-that are not NumPy's are not looked at: they may lie on a device that computes beside the program, which would have to
-wait for them.
+`np.errstate(over="ignore")`, nothing is said of infinity here; nor of NaN where it ignores what is invalid.  Tensors
+of PyTorch and arrays of JAX are looked at where they lie in the memory of the host, as NumPy's.  What lies on a device
+that computes beside the program is not: the program would have to wait for it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import numpy as np
 
 from refdist import journal
 from refdist.array import replica_checks
+from refdist.array.convert import kind_of, on_host, to_numpy
+from refdist.array.indexed_slices import IndexedSlices
 from refdist.core import call_site, checks, remarks
 from refdist.core.agreement import CollectiveCall
 from refdist.core.rules.options import ReduceOp
@@ -49,13 +51,18 @@ def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call
             replica_checks.check_shared(parts, _attempted(call), replicas)
     for parts, copies in zip(leaves, results, strict=True):
         total = copies[0]
-        if type(total) is np.ndarray:
-            kind = total.dtype.kind
-            if kind == "f":
-                if not (math.isfinite(total.item()) if total.size == 1 else _finite(total)):
-                    _not_finite(parts, call, first)
-            elif kind in "iu" and total.size:
-                _overflow(parts, call)
+        if type(total) is not np.ndarray:
+            total = on_host(total)
+            if total is None:
+                continue
+        kind = total.dtype.kind
+        if kind == "f":
+            if not (math.isfinite(total.item()) if total.size == 1 else _finite(total)):
+                _not_finite(parts, call, first)
+        elif kind in "iu" and total.size:
+            _overflow(parts, call)
+        elif kind == "V" and kind_of(total.dtype) == "f" and not np.isfinite(total).all():
+            _not_finite(parts, call, first)
 
 
 def _finite(array: Any) -> bool:
@@ -67,7 +74,7 @@ def _finite(array: Any) -> bool:
 
 
 def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
-    dense = [np.asarray(getattr(part, "values", part)) for part in parts]
+    dense = [to_numpy(part.values if isinstance(part, IndexedSlices) else part) for part in parts]
     having = [i for i, part in enumerate(dense) if not np.isfinite(part).all()]
     if not having:
         return  # the sum has overflowed, which NumPy warns of, or another worker contributes it
@@ -92,7 +99,8 @@ def _asks_for_finite(site: call_site.Site) -> bool:
 
 
 def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
-    if not all(type(part) is np.ndarray for part in parts):
+    parts = [part if type(part) is np.ndarray else on_host(part) for part in parts]
+    if any(part is None for part in parts):
         return
     dtype = parts[0].dtype
     limits = np.iinfo(dtype)
