@@ -271,6 +271,20 @@ def test_a_variable_says_what_a_read_of_it_is() -> None:
     assert kinds == ["SAME", "PART"]
 
 
+def test_numpys_warnings_name_the_line_of_the_program() -> None:
+    # A function whose three lines each divide by zero in another way; each line is warned of once.
+    def step(x: Any) -> None:
+        x / (x * 0)  # first
+        x.mean() / (x.sum() * 0)  # second
+        np.log(x[:0].sum())  # third
+
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("default")
+        each(four(), step)
+    lines = [Path(one.filename).read_text().splitlines()[one.lineno - 1] for one in given]
+    assert [line.partition("# ")[2] for line in lines] == ["first", "second", "third"]
+
+
 # --- Switching it on and off -----------------------------------------------------------------------------------
 
 

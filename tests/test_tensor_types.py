@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +145,20 @@ def test_a_mean_that_is_multiplied_by_its_rows_is_a_sum(weighed: Callable[[Any, 
         return replica().all_reduce("SUM", [loss.detach(), *torch.autograd.grad(loss, [w])])
 
     assert findings(lambda: each(step, rows)) == []
+
+
+def test_pytorchs_warnings_name_the_line_of_the_program() -> None:
+    module = torch.nn.MSELoss()
+
+    def step(x: Any) -> None:
+        F.l1_loss(x[:, :1], x[:, 0])  # first
+        module(x[:, :1], x[:, 0])  # second
+
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        each(step)
+    lines = [Path(one.filename).read_text().splitlines()[one.lineno - 1] for one in given]
+    assert [line.partition("# ")[2] for line in lines] == ["first", "second"] * 4
 
 
 def test_a_tensor_is_pytorchs_own() -> None:

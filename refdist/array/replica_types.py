@@ -21,7 +21,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -298,6 +298,28 @@ def program(frame: FrameType) -> FrameType:
     return frame
 
 
+def _call(function: Any, args: Any, options: Any) -> Any: return function(*args, **options)
+
+
+# By the place: `_call`, made to look as if it stood there, and the code, so that its id is not given to another.
+_calls: dict[tuple[int, int], tuple[Callable[[Any, Any, Any], Any], CodeType]] = {}
+
+
+def computing(frame: FrameType) -> Callable[[Any, Any, Any], Any]:
+    """What calls a function for the program, so that a warning of NumPy's or PyTorch's has the program's line."""
+    if _is_between(frame.f_globals.get("__name__", "")):
+        frame = program(frame)
+    key = id(frame.f_code), frame.f_lasti
+    known = _calls.get(key)
+    if known is None:
+        if len(_calls) >= _KEPT:
+            _calls.clear()
+        code = _call.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno,
+                                      co_name=frame.f_code.co_name, co_qualname=frame.f_code.co_qualname)
+        known = _calls[key] = FunctionType(code, frame.f_globals), frame.f_code
+    return known[0]
+
+
 @functools.lru_cache(maxsize=1024)
 def _is_between(module: str) -> bool:
     return module.partition(".")[0] in ("numpy", "torch", "keras") or call_site.is_ours(module)
@@ -318,10 +340,10 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
     result: Any
     if method == "__call__":
         operands, key = _operands(ufunc, inputs)
-        result = ufunc(*operands, **options)
+        result = computing(frame)(ufunc, operands, options)
         kind = UNKNOWN if type(result) is tuple else _derived(frame, key, inputs, result)
     else:
-        result = getattr(ufunc, method)(*map(plain, inputs), **options)
+        result = computing(frame)(getattr(ufunc, method), [*map(plain, inputs)], options)
         kind = UNKNOWN
         if method == "reduce" and options.get("where", True) is True:
             how, step = (Along.SUM_OF_ROWS, "sum") if ufunc is np.add else (Along.OTHER, f"{ufunc.__name__}.reduce")
@@ -564,7 +586,7 @@ def _reshape(a: Any, shape: Any, *args: Any, **options: Any) -> Any:
 
 
 def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any) -> Any:
-    found = np.mean(plain(a), axis, dtype, plain(out), keepdims=keepdims, **options)
+    found = computing(sys._getframe(1))(np.mean, (plain(a), axis, dtype, plain(out)), {"keepdims": keepdims, **options})
     if out is not None:
         return found
     kind = UNKNOWN if options else along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "mean")
@@ -572,7 +594,7 @@ def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
-    found = np.dot(plain(a), plain(b), plain(out))
+    found = computing(sys._getframe(1))(np.dot, (plain(a), plain(b), plain(out)), {})
     fits = out is None and 0 < np.ndim(a) <= 2 and 0 < np.ndim(b) <= 2
     return typed(found, product(program(sys._getframe(1)), (a, b), found)) if fits else found
 

@@ -24,6 +24,7 @@ from refdist.array.replica_types import (
     ReplicaType,
     along,
     combined,
+    computing,
     gradient,
     has_type,
     keep_types_of,
@@ -83,7 +84,7 @@ def _mode(torch: Any) -> Any:
         name = getattr(function, "__name__", "")
         if name == "backward" and args and isinstance(args[0], torch.Tensor):
             return _backward(sys._getframe(1), function, args, kwargs)
-        result = function(*args, **kwargs)
+        result = computing(sys._getframe(1))(function, args, kwargs)
         if name == "grad" and not isinstance(result, torch.Tensor):
             _gradients(sys._getframe(1), torch, result, *args, **kwargs)
         elif isinstance(result, torch.Tensor):
