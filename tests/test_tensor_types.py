@@ -134,6 +134,20 @@ def test_right_training_with_pytorch_is_left_alone() -> None:
     assert findings(program) == []
 
 
+@pytest.mark.parametrize("mean", [
+    lambda loss, x: loss.sum() / x.size(0), lambda loss, x: loss.sum() / loss.numel(),
+    lambda loss, x: loss.sum() / x.shape[0], lambda loss, x: loss.sum().div(len(x))])
+def test_a_sum_that_is_divided_by_the_rows_is_a_mean(mean: Callable[[Any, Any], Any]) -> None:
+    weight = torch.ones(3)  # of which nothing is known but that it has no rows
+
+    def step(x: Any) -> Any:
+        w = weight.clone().requires_grad_()
+        return replica().all_reduce("SUM", torch.autograd.grad(mean((x @ w - x[:, 0]) ** 2, x), [w])[0])
+
+    [finding] = findings(lambda: each(step))
+    assert "[RD38]" in str(finding.message) and "4 times the mean" in str(finding.message)
+
+
 @pytest.mark.parametrize("rows", [8, 7])
 @pytest.mark.parametrize("weighed", [
     lambda loss, x: loss * len(x), lambda loss, x: loss.mul(x.size(0)), lambda loss, x: x.shape[0] * loss,

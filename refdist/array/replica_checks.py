@@ -22,6 +22,7 @@ from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
 from refdist.core.rules.table import Refusal
 
 _REDUCING = {ReduceOp.SUM: Reducing.SUM, ReduceOp.MEAN: Reducing.MEAN}
+_DIVIDING = ("divide", "truediv", "div", "true_divide")  # as steps are called
 _WHOLE = "an argument of strategy.run that every replica gets whole"
 _DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.experimental_distribute_dataset`; or use "
                "MEAN.")
@@ -148,7 +149,7 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
                 _warn("RD37", attempted, f"what is the same on all {total} replicas is summed: the result is {total} "
                       "times as much", kinds[0], _DISTRIBUTE if kinds[0].chain()[0] == _WHOLE else "", scaled=total)
         case "RD38":
-            if not any(_may_hold(kind, total) for kind in kinds):
+            if not any(_may_hold(kind, total, of is not kind.of) for kind in kinds):
                 _warn("RD38", attempted, f"the means over the replicas' rows ({rows}) are summed: the result is "
                       f"{total} times the mean over the batch", kinds[0], scaled=total)
         case "RD39":
@@ -198,7 +199,7 @@ def _are_weighed(kinds: Sequence[ReplicaType]) -> bool:
 
 def _by_length(kind: ReplicaType) -> bool:
     return any(scaling.is_by_length(place.file, place.line, place.end_line, place.column, place.end_column)
-               for place in kind.places("divide"))
+               for step in _DIVIDING for place in kind.places(step))
 
 
 def _is_shared(values: Sequence[object]) -> bool:
@@ -218,9 +219,13 @@ def _agree(kinds: Sequence[ReplicaType], total: int) -> bool:
         number == int(number) and abs(number) != 1 for number in scales if np.isfinite(number))
 
 
-def _may_hold(kind: ReplicaType, total: int) -> bool:
-    # Whether a number that took part may be the number of replicas, or one over it.
-    for operation, number in kind.numbers:
+def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
+    # Whether a number that took part may be the number of replicas, or one over it; of a sum that is known to have been
+    # divided by its rows another number than these.
+    numbers = list(kind.numbers)
+    if by_rows and _by_length(kind):
+        numbers.remove((Operation.DIVIDE, kind.rows))
+    for operation, number in numbers:
         if operation is Operation.DIVIDE and number and number % total == 0:
             return True
         if operation is Operation.MULTIPLY and abs(number * total - 1) < 1e-6:
@@ -245,7 +250,7 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
     if not remarks.is_due(code, site):
         return
     files = {place.file for place in (*site, *kind.places())} | {program(sys._getframe(1)).f_code.co_filename}
-    if scaled and scaling.by_replicas(files, scaled, multiplied):
+    if scaled and scaling.by_replicas(files, site, scaled, multiplied):
         return
     # The mean of sums over equally many rows, divided by these, is the mean of all.
     if multiplied and any(scaling.divides_by_length(place.file, place.line) for place in site):

@@ -5,8 +5,9 @@ replica enters one, and what a function gives has the type that the same operati
 beside the tensors, by weak references: a tensor is PyTorch's own, is saved as before, and no program can tell.
 
 The gradient of a sum over rows is a sum over rows, and that of a mean is a mean; so a gradient by what is the same on
-all replicas, or by a parameter of a module, has the type of the loss.  A function that has no rule here gives what is
-unknown, and so does whatever PyTorch was not yet imported for when the replica began.  What JAX traces is unknown.
+all replicas, or by a tensor that has nothing to do with the rows, has the type of the loss.  A function that has no
+rule here gives what is unknown, and so does whatever PyTorch was not yet imported for when the replica began.  What JAX
+traces is unknown.
 """
 
 from __future__ import annotations
@@ -161,13 +162,14 @@ def _gradients(frame: FrameType, torch: Any, gradients: Any, outputs: Any, input
         return
     kind = gradient(frame, type_of(losses[0]))
     for source, value in zip(sources, gradients, strict=True):
-        if value is not None and _is_shared(source):
+        if value is not None and _is_shared(source, kind.rows):
             typed(value, kind)
 
 
 def _backward(frame: FrameType, function: Any, args: Any, kwargs: Any) -> Any:
     # Of a loss: what the leaves get, beside what they have.
-    leaves = [leaf for leaf in _leaves(args[0].grad_fn) if _is_shared(leaf)]
+    rows = type_of(args[0]).rows
+    leaves = [leaf for leaf in _leaves(args[0].grad_fn) if _is_shared(leaf, rows)]
     before = [leaf.grad if leaf.grad is None else type_of(leaf.grad) for leaf in leaves]
     result = function(*args, **kwargs)
     kind = UNKNOWN if len(args) > 1 or args[0].ndim or kwargs.get("gradient") is not None else (
@@ -178,9 +180,13 @@ def _backward(frame: FrameType, function: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def _is_shared(leaf: Any) -> bool:
-    # By which a gradient is what the loss is: what all replicas have, or a parameter of a module.
-    return type_of(leaf).of is Of.SAME or (type(leaf).__name__ == "Parameter" and type_of(leaf) is UNKNOWN)
+def _is_shared(leaf: Any, rows: int | None) -> bool:
+    # By which a gradient is what the loss is: what all replicas have, a parameter of a module, or a tensor that was
+    # made without the rows, as far as its length tells.
+    kind = type_of(leaf)
+    if kind is not UNKNOWN or type(leaf).__name__ == "Parameter":
+        return kind.of is Of.SAME or kind is UNKNOWN
+    return bool(leaf.is_leaf) and (not leaf.ndim or leaf.shape[0] != rows)
 
 
 def _leaves(node: Any) -> Iterator[Any]:

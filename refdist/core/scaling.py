@@ -1,7 +1,8 @@
-"""Whether a program divides or multiplies by the number of replicas somewhere: read from its text.
+"""Whether a program divides or multiplies what it reduces by the number of replicas: read from its text.
 
 A sum of means that is divided by the number of replicas later is right, and what happens later is not known when it is
-made.  So the check `types` says nothing about a factor of that number in a file that has it.
+made.  So the check `types` says nothing of a sum where the text divides by that number what the sum may have become, or
+a factor that may have met it, such as the learning rate.  A division of anything else tells nothing of the sum.
 """
 
 from __future__ import annotations
@@ -11,71 +12,172 @@ import functools
 import linecache
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+from refdist.core import call_site
+from refdist.core.flow import Flow, Part, Program, name_of
 
 _COUNTS = re.compile(r"_*(n|num|number_of|count|total)?_*(replica|worker|device|gpu|rank)s?(_in_sync|_count)?"
                      r"|world_?size", re.IGNORECASE)
 _DIVIDING = {"divide", "true_divide", "truediv", "div"}
 # The folders of Python and of installed packages, which are no part of the program.
 INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_SIZES = re.compile(r"batch|step|epoch|row|sample|example|size|len\(|buffer|warmup", re.IGNORECASE)
+_RATES = re.compile(r"lr|rate|loss|scale|weight|grad|factor", re.IGNORECASE)
+_ONE = frozenset(("replica", "worker", "device", "gpu", "rank"))
+_TELLING = frozenset(("print", "info", "format", "write"))
 _CONVERTING = {"float", "int", "float16", "float32", "float64", "asarray", "array", "constant"}
 
 
-def by_replicas(files: Iterable[str], count: int, multiplied: bool) -> bool:
-    """Whether one of the files divides by what may be the number of replicas.
+def by_replicas(files: Iterable[str], site: call_site.Site, count: int, multiplied: bool) -> bool:
+    """Whether what was reduced at a place may be divided by the number of replicas, before or afterwards.
 
     Args:
-        files: names, or those of a notebook's cells; Python's and those of installed packages are left out.
+        files: names, or those of a notebook's cells, where it may be; Python's and those of installed packages are left
+            out.
+        site: where it is reduced, and what led there.
         count: how many replicas there are.
         multiplied: whether to multiply by it counts, too.
     """
-    return any(_scales("".join(linecache.getlines(file)), count, multiplied) for file in files
-               if not file.startswith(INSTALLED))
+    names = [file for file in dict.fromkeys([*(place.file for place in site), *sorted(files)])
+             if not file.startswith(INSTALLED)]
+    parts = tuple(Part(names.index(place.file), *place[2:]) for place in site if place.file in names)
+    return bool(names) and _scales(tuple("".join(linecache.getlines(file)) for file in names), parts, count, multiplied)
 
 
 @functools.lru_cache(maxsize=64)
-def _scales(source: str, count: int, multiplied: bool) -> bool:
+def _scales(sources: Sequence[str], parts: Sequence[Part], count: int, multiplied: bool) -> bool:
     try:
-        tree = ast.parse(source)
+        program = Program(sources)
     except (SyntaxError, ValueError):
         return True  # nothing is known
-    counts = _names_of_counts(tree, count)
-    return any(_is_count(divisor, counts, count) for divisor in _divisors(tree)) or (multiplied and any(
-        _is_count(factor, counts, count) for factor in _factors(tree))) or _divides_by_argument(tree, frozenset())
+    outwards = [call for part in parts if (call := program.at(part)) is not None]
+    if not parts or not outwards or outwards[0] is not program.at(parts[0]):
+        return True
+    counts = _Counts(program, count)
+    reduced = Flow(program, outwards[:1], outwards)
+    if any(reduced.reaches(left) and counts.may_be(right) for left, right in _quotients(program.nodes())):
+        return True
+    products = list(_products(program.nodes()))
+    if multiplied and any(reduced.reaches(left) and counts.is_computed(right) for left, right in products):
+        return True
+    together = list(_together(program))
+    if any(any(map(reduced.reaches, values)) and any(map(counts.is_named, values)) for values in together):
+        return True  # `averaged(total, replicas)`, of a function elsewhere
+    # What is divided by it elsewhere, such as a learning rate, may meet the result, or be in what is reduced.
+    shares = list(_shares(program, counts, reduced, multiplied))
+    if any(isinstance(one, (ast.Attribute, ast.Subscript)) for one in shares):
+        return True  # it belongs to an object of which nothing is known
+    scaled = Flow(program, shares)
+    return bool(shares) and (
+        any(map(scaled.reaches, _arguments(outwards[0])))
+        or any((reduced.reaches(left) and scaled.reaches(right)) or (reduced.reaches(right) and scaled.reaches(left))
+               for left, right in (*_quotients(program.nodes()), *products))
+        or any(any(map(reduced.reaches, values)) and any(map(scaled.reaches, values)) for values in together)
+        or any(name_of(node.func) == "step" and scaled.reaches(node.func) for node in program.nodes()
+               if isinstance(node, ast.Call)))
 
 
-def _divides_by_argument(tree: ast.AST, arguments: frozenset[str]) -> bool:
-    # Whether a function divides by a number that it is passed, of which nothing is known.
-    for node in ast.iter_child_nodes(tree):
-        inner = arguments
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            inner |= {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
-        divisor = (node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else
-                   node.value if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) else None)
-        if (isinstance(divisor, ast.Name) and divisor.id in arguments) or _divides_by_argument(node, inner):
+def _shares(program: Program, counts: _Counts, reduced: Flow, multiplied: bool) -> Iterator[ast.expr]:
+    # What is divided by the number of replicas, and is neither what was reduced nor a number of rows or steps.
+    for node in program.nodes():
+        if isinstance(node, ast.BinOp) and not reduced.reaches(node.left) and not _is_of_a_size(
+                node, program.parent(node)):
+            if isinstance(node.op, ast.Div):
+                if counts.may_be(node.right):
+                    yield node
+            elif multiplied and isinstance(node.op, ast.Mult) and any(
+                    counts.is_computed(one) and not isinstance(other, ast.Constant)
+                    for one, other in ((node.left, node.right), (node.right, node.left))):
+                yield node
+        elif isinstance(node, ast.AugAssign) and not reduced.reaches(node.target) and (
+                (isinstance(node.op, ast.Div) and counts.may_be(node.value))
+                or (multiplied and isinstance(node.op, ast.Mult) and counts.is_computed(node.value))):
+            yield node.target
+
+
+def _arguments(call: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(call, ast.Call):
+        yield from call.args
+        yield from (keyword.value for keyword in call.keywords)
+
+
+def _together(program: Program) -> Iterator[list[ast.expr]]:
+    # What comes together in a call: its arguments, and the object whose method it is.
+    for node in program.nodes():
+        if isinstance(node, ast.Call) and name_of(node.func) not in _TELLING:
+            yield [*_arguments(node), *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+
+
+def _is_of_a_size(node: ast.BinOp, parent: ast.AST | None) -> bool:
+    # Whether it is a number of rows or steps that is shared out.
+    texts = [ast.unparse(node.left), *([ast.unparse(node.right)] if isinstance(node.op, ast.Mult) else []),
+             *(map(ast.unparse, parent.targets) if isinstance(parent, ast.Assign) else [])]
+    return any(map(_SIZES.search, texts)) and not any(map(_RATES.search, texts))
+
+
+class _Counts:
+    # Which expressions may be the number of replicas.
+
+    def __init__(self, program: Program, count: int) -> None:
+        self._program = program
+        self._count = count
+        self._names: set[str] = set()
+        assigned = list(_assigned(program))
+        # `mean, one = replica.all_reduce("SUM", [x.mean(), 1.0])`
+        self._names |= {name for name, value in assigned if _counts(value)}
+        before = -1
+        while len(self._names) > before:
+            before = len(self._names)
+            self._names |= {name for name, value in assigned if self.is_computed(value)}
+
+    def may_be(self, expression: ast.expr) -> bool:
+        """Whether it may be; of a function's parameter nothing is known."""
+        if self.is_computed(expression) or _counts(expression):
             return True
-    return False
+        if not isinstance(expression, ast.Name):
+            return False
+        function, name = self._program.key(expression.id, expression)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
+                name not in self._program.parameters(function)):
+            return False
+        passed = self._program.passed(function, name)
+        return passed is None or any(self.is_computed(one) or not isinstance(one, (ast.Constant, ast.BinOp, ast.Call))
+                                     for one in passed)
+
+    def is_named(self, expression: ast.expr) -> bool:
+        """Whether its text says that it is."""
+        return (isinstance(expression, (ast.Name, ast.Attribute)) and self.is_computed(expression)
+                and name_of(expression) not in _ONE)
+
+    def is_computed(self, expression: ast.expr) -> bool:
+        """Whether it is, or is computed from, a name or number that may be it."""
+        return any((isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == self._count)
+                   or (isinstance(node, (ast.Name, ast.Attribute)) and (
+                       name_of(node) in self._names or _COUNTS.fullmatch(name_of(node)) is not None))
+                   for node in _numeric(expression))
 
 
-def _names_of_counts(tree: ast.AST, count: int) -> frozenset[str]:
-    names: set[str] = set()
-    assigned = [(target.id, node.value) for node in ast.walk(tree)
-                if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None
-                for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-                if isinstance(target, ast.Name)]
-    before = -1
-    while len(names) > before:
-        before = len(names)
-        names |= {name for name, value in assigned if _is_count(value, frozenset(names), count)}
-    return frozenset(names)
+def _counts(value: ast.expr) -> bool:
+    # Whether it is a sum of ones over the replicas.
+    return isinstance(value, ast.Call) and name_of(value.func) in ("all_reduce", "reduce") and any(
+        isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 1
+        for argument in value.args[1:] for node in ast.walk(argument))
 
 
-def _is_count(expression: ast.expr, names: frozenset[str], count: int) -> bool:
-    # Whether it is, or is computed from, what may be the number of replicas.
-    return any((isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == count)
-               or (isinstance(node, ast.Name) and (node.id in names or _COUNTS.fullmatch(node.id) is not None))
-               or (isinstance(node, ast.Attribute) and _COUNTS.fullmatch(node.attr) is not None)
-               for node in _numeric(expression))
+def _assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:
+    for node in program.nodes():
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, (ast.Name, ast.Attribute)):
+                    yield name_of(target), node.value
+                elif isinstance(target, (ast.Tuple, ast.List)):
+                    values = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) and len(
+                        node.value.elts) == len(target.elts) else [node.value] * len(target.elts)
+                    yield from ((name_of(one), value) for one, value in zip(target.elts, values, strict=True)
+                                if isinstance(one, (ast.Name, ast.Attribute)))
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            yield node.arg, node.value
 
 
 def _numeric(expression: ast.expr) -> Iterator[ast.expr]:
@@ -86,51 +188,53 @@ def _numeric(expression: ast.expr) -> Iterator[ast.expr]:
         yield from _numeric(expression.right)
     elif isinstance(expression, ast.UnaryOp):
         yield from _numeric(expression.operand)
-    elif isinstance(expression, ast.Call) and len(expression.args) == 1 and _name_of(expression.func) in _CONVERTING:
+    elif isinstance(expression, ast.Call) and len(expression.args) == 1 and name_of(expression.func) in _CONVERTING:
         yield from _numeric(expression.args[0])
 
 
-def _name_of(function: ast.expr) -> str:
-    return str(getattr(function, "attr", None) or getattr(function, "id", ""))
-
-
-def _divisors(tree: ast.AST) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
+def _quotients(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    # What is divided, and by what.
+    for node in nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            yield node.right
+            yield node.left, node.right
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
-            yield node.value
-        elif isinstance(node, ast.Call) and len(node.args) > 1 and _name_of(node.func) in _DIVIDING:
-            yield node.args[1]
+            yield node.target, node.value
+        elif isinstance(node, ast.Call) and name_of(node.func).rstrip("_") in _DIVIDING:
+            if len(node.args) > 1:
+                yield node.args[0], node.args[1]
+            elif node.args and isinstance(node.func, ast.Attribute):
+                yield node.func.value, node.args[0]
 
 
-def _factors(tree: ast.AST) -> Iterator[ast.expr]:
-    # Of products that are not those of a batch size.
-    for node in ast.walk(tree):
+def _products(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    # Both ways round.
+    for node in nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            for factor, other in ((node.left, node.right), (node.right, node.left)):
-                if not (isinstance(other, ast.Constant) or "batch" in ast.unparse(other).lower()):
-                    yield factor
+            yield node.left, node.right
+            yield node.right, node.left
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult):
-            yield node.value
+            yield node.target, node.value
+        elif isinstance(node, ast.Call) and name_of(node.func).rstrip("_") in ("multiply", "mul"):
+            yield from zip(node.args[:1], node.args[1:], strict=False)
+            if len(node.args) == 1 and isinstance(node.func, ast.Attribute):
+                yield node.func.value, node.args[0]
 
 
 def is_by_length(file: str, line: int, end_line: int | None, column: int | None, end_column: int | None) -> bool:
     """Whether the expression at a place divides by a length: `x / len(y)`, `x / y.shape[0]`, or a name for one."""
-    lines = linecache.getlines(file)[line - 1:end_line]
-    if not lines or column is None or end_column is None:
+    if column is None:
         return False
-    encoded = [text.encode() for text in lines]
-    encoded[-1] = encoded[-1][:end_column]
-    encoded[0] = encoded[0][column:]
+    return _is_by_length("".join(linecache.getlines(file)), Part(0, line, end_line, column, end_column))
+
+
+@functools.lru_cache(maxsize=256)
+def _is_by_length(source: str, part: Part) -> bool:
     try:
-        [node] = ast.parse(b"(" + b"".join(encoded) + b")").body
+        program = Program([source])
     except (SyntaxError, ValueError):
         return False
-    value = getattr(node, "value", None)
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
-        return _is_length(value.right, "".join(linecache.getlines(file)))
-    return False
+    node = program.at(part)
+    return node is not None and any(_is_length(divisor, program) for _, divisor in _quotients([node]))
 
 
 def divides_by_length(file: str, line: int) -> bool:
@@ -143,25 +247,51 @@ def divides_by_length(file: str, line: int) -> bool:
 @functools.lru_cache(maxsize=64)
 def _divides_by_length(source: str, line: int) -> bool:
     try:
-        tree = ast.parse(source)
+        program = Program([source])
     except (SyntaxError, ValueError):
         return True  # nothing is known
-    around = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))
+    around = [node for node in program.nodes() if isinstance(node, (ast.FunctionDef, ast.Lambda))
               and node.lineno <= line <= (node.end_lineno or node.lineno)]
     if not around:
         return False
     inner = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
-    return any(_is_length(divisor, source) for divisor in _divisors(inner))
+    return any(_is_length(divisor, program) for _, divisor in _quotients(ast.walk(inner)))
 
 
-def _is_length(node: ast.expr, source: str) -> bool:
-    if isinstance(node, ast.Name):
-        assigned = [statement.value for statement in ast.walk(ast.parse(source)) if isinstance(statement, ast.Assign)
-                    and any(isinstance(target, ast.Name) and target.id == node.id for target in statement.targets)]
-        return len(assigned) == 1 and not isinstance(assigned[0], ast.Name) and _is_length(assigned[0], source)
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and (
-            node.func.id == "len" or (node.func.id in ("float", "int") and len(node.args) == 1
-                                      and _is_length(node.args[0], source)))
-    return (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-            and isinstance(node.slice, ast.Constant) and node.slice.value == 0)
+def _is_length(node: ast.expr, program: Program) -> bool:
+    match node:
+        case ast.Name(id=name):
+            assigned = [value for target, value in _first_assigned(program) if target == name]
+            return bool(assigned) and all(not isinstance(value, ast.Name) and _is_length(value, program)
+                                          for value in assigned)
+        case ast.Call(func=ast.Name(id="len"), args=[_]) | ast.Call(func=ast.Attribute(attr="numel"), args=[]):
+            return True
+        case ast.Call(func=ast.Attribute(attr="size"), args=[ast.Constant(value=0)]):
+            return True
+        case ast.Call(func=ast.Name(id="max") | ast.Attribute(attr="maximum"), args=[first, second]):
+            return (isinstance(second, ast.Constant) and _is_length(first, program)) or (
+                isinstance(first, ast.Constant) and _is_length(second, program))
+        case ast.Call(func=function, args=[one]):
+            return name_of(function) in _CONVERTING and _is_length(one, program)
+        case ast.Subscript(value=ast.Attribute(attr="shape") | ast.Call(func=ast.Attribute(attr="size" | "shape")),
+                           slice=ast.Constant(value=0)):
+            return True
+        case ast.Attribute(attr="size"):
+            return True
+    return False
+
+
+def _first_assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:
+    # Of `rows, columns = x.shape` the first is a length.
+    for node in program.nodes():
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
+                elif isinstance(target, ast.Tuple):
+                    for i, one in enumerate(target.elts):
+                        if isinstance(one, ast.Name):
+                            value = (node.value.elts[i] if isinstance(node.value, ast.Tuple)
+                                     and len(node.value.elts) == len(target.elts)
+                                     else ast.Subscript(node.value, ast.Constant(i), ast.Load()))
+                            yield one.id, value
