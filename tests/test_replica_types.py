@@ -17,7 +17,7 @@ from cells import survivors
 from drawn_loops import MISTAKES as LOOP_MISTAKES
 from drawn_loops import Loop, remarks
 from looking_wrong import RIGHT, divided_afterwards
-from silent_mistakes import CONSTANT, MISTAKES, Aggregation, Mistake, batches, each, four, replica, total, weights
+from silent_mistakes import CONSTANT, MISTAKES, ROWS, Aggregation, Mistake, batches, each, four, replica, total, weights
 
 import refdist
 from refdist.array import replica_checks
@@ -269,6 +269,18 @@ def test_a_variable_says_what_a_read_of_it_is() -> None:
     w, seen = weights(strategy), total(strategy)
     kinds = strategy.run(lambda: [refdist.replica_type(w).of.name, refdist.replica_type(seen).of.name])
     assert kinds == ["SAME", "PART"]
+
+
+@pytest.mark.parametrize(("divided", "found"), [
+    (lambda x: x / 16, True), (lambda x: x / 4, False), (lambda x: x / (2 * len(CONSTANT) * 4), False)])
+def test_a_batch_that_is_not_distributed_is_told_from_a_share(divided: Callable[[Any], Any], found: bool) -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        w.assign_sub(divided(((x @ w)[:, None] * x).sum(axis=0)))
+
+    assert [str(one.message)[:6] for one in findings(lambda: strategy.run(step, (ROWS,)))] == ["[RD37]"] * found
 
 
 def test_numpys_warnings_name_the_line_of_the_program() -> None:

@@ -199,7 +199,11 @@ def _are_weighed(kinds: Sequence[ReplicaType]) -> bool:
 
 def _by_length(kind: ReplicaType) -> bool:
     return any(scaling.is_by_length(place.file, place.line, place.end_line, place.column, place.end_column)
-               for step in _DIVIDING for place in kind.places(step))
+               for place in _divisions(kind))
+
+
+def _divisions(kind: ReplicaType) -> list[call_site.Place]:
+    return [place for step in _DIVIDING for place in kind.places(step)]
 
 
 def _is_shared(values: Sequence[object]) -> bool:
@@ -214,9 +218,9 @@ def _agree(kinds: Sequence[ReplicaType], total: int) -> bool:
     numbers = kinds[0].numbers
     if any(kind.numbers != numbers for kind in kinds) or (numbers and len(kinds) < total):
         return False
-    scales = [number for operation, number in numbers if operation in (Operation.MULTIPLY, Operation.DIVIDE)]
+    factors = [number for operation, number in numbers if operation is Operation.MULTIPLY]
     return not _may_hold(kinds[0], total) and not any(
-        number == int(number) and abs(number) != 1 for number in scales if np.isfinite(number))
+        number == int(number) and abs(number) != 1 for number in factors if np.isfinite(number))
 
 
 def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
@@ -225,12 +229,17 @@ def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
     numbers = list(kind.numbers)
     if by_rows and _by_length(kind):
         numbers.remove((Operation.DIVIDE, kind.rows))
-    for operation, number in numbers:
-        if operation is Operation.DIVIDE and number and number % total == 0:
-            return True
-        if operation is Operation.MULTIPLY and abs(number * total - 1) < 1e-6:
-            return True
-    return False
+    divisors = [number for operation, number in numbers if operation is Operation.DIVIDE]
+    if any(number and number % total == 0 for number in divisors) and not _are_of_sizes(kind, len(divisors), total):
+        return True
+    return any(operation is Operation.MULTIPLY and abs(number * total - 1) < 1e-6 for operation, number in numbers)
+
+
+def _are_of_sizes(kind: ReplicaType, divisions: int, total: int) -> bool:
+    # Whether the text of all divisions tells that none is by the number of replicas.
+    places = _divisions(kind)
+    return len(places) >= divisions and not any(scaling.is_by_replicas(
+        place.file, place.line, place.end_line, place.column, place.end_column, total) for place in places)
 
 
 def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType]) -> bool:

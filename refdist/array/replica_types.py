@@ -335,6 +335,8 @@ def _all_plain(value: Any) -> Any:
 
 def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[Any], out: Any,
               options: dict[str, Any]) -> Any:
+    if any(_computes_itself(one) for one in inputs):
+        return NotImplemented  # a variable: it computes with what it reads, which has a type
     if out:
         options["out"] = tuple(map(plain, out))
     result: Any
@@ -358,6 +360,10 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
         if isinstance(one, Typed):
             one._type = kind
     return out[0] if len(out) == 1 else out
+
+
+def _computes_itself(value: Any) -> bool:
+    return not isinstance(value, (np.ndarray, np.generic, int, float)) and hasattr(value, "__array_ufunc__")
 
 
 def _operands(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[list[Any], list[Hashable]]:

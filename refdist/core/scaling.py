@@ -237,6 +237,38 @@ def _is_by_length(source: str, part: Part) -> bool:
     return node is not None and any(_is_length(divisor, program) for _, divisor in _quotients([node]))
 
 
+def is_by_replicas(file: str, line: int, end_line: int | None, column: int | None, end_column: int | None,
+                   count: int) -> bool:
+    """Whether the expression at a place may divide by the number of replicas; not where it says that it is a batch."""
+    return column is None or file.startswith(INSTALLED) or _is_by_replicas(
+        "".join(linecache.getlines(file)), Part(0, line, end_line, column, end_column), count)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_by_replicas(source: str, part: Part, count: int) -> bool:
+    try:
+        program = Program([source])
+    except (SyntaxError, ValueError):
+        return True  # nothing is known
+    node = program.at(part)
+    divisors = [] if node is None else [divisor for _, divisor in _quotients([node])]
+    return not divisors or not all(_is_another_number(divisor, program, count) for divisor in divisors)
+
+
+def _is_another_number(node: ast.expr, program: Program, count: int) -> bool:
+    # Whether it is certain not to be this count: a number that is written there, or where its name is, or a batch.
+    match node:
+        case ast.Constant(value=value):
+            return value != count
+        case ast.Call(func=function, args=[one]):
+            return name_of(function) in _CONVERTING and _is_another_number(one, program, count)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            values = [value for target, value in _assigned(program) if target == name]
+            return "batch" in name.lower() or (bool(values) and all(
+                isinstance(value, ast.Constant) and value.value != count for value in values))
+    return False
+
+
 def divides_by_length(file: str, line: int) -> bool:
     """Whether the innermost function around a line divides by a length anywhere."""
     if file.startswith(INSTALLED):
