@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,3 +162,16 @@ def test_tensors_on_a_device_are_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     from refdist.backends.torch.backend import Torch
     monkeypatch.setattr(Torch, "is_on_host", lambda self, array: False)  # as of a tensor on a GPU
     assert reduced(lambda i: made(np.float32(np.nan))) == []
+
+
+@pytest.mark.parametrize(("line", "silent"), [
+    ("finite = np.isfinite", True), ("from math import isinf", True), ("policy = 'mixed_float16'", True),
+    ("scaler = torch.cuda.amp.GradScaler()", True), ("pass  # a GradScaler, or isfinite, would help", False),
+    ("'Try isfinite.'", False)])
+def test_a_program_that_only_speaks_of_infinity_does_not_ask(line: str, silent: bool, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("import numpy as np\n\n\ndef step(c):\n    return c.all_reduce('SUM', np.float32(np.nan))\n\n\n"
+                    f"if not step:\n    {line}\n")
+    step = runpy.run_path(str(file))["step"]
+    told = warnings_of(lambda: mirrored().run(lambda: step(refdist.get_replica_context())))
+    assert [text[:6] for text in told] == ["[RD42]"] * (not silent)

@@ -12,6 +12,8 @@ that computes beside the program is not: the program would have to wait for it.
 
 from __future__ import annotations
 
+import ast
+import functools
 import linecache
 import math
 import re
@@ -95,7 +97,18 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
 
 def _asks_for_finite(site: call_site.Site) -> bool:
     # Whether one of the files asks whether numbers are finite, or scales a loss: it skips such steps itself.
-    return any(_ASKING.search("".join(linecache.getlines(file))) for file in {place.file for place in site})
+    return any(_asks("".join(linecache.getlines(file))) for file in {place.file for place in site})
+
+
+@functools.lru_cache(maxsize=64)
+def _asks(source: str) -> bool:
+    # By a name or a word on its own; what is written in a comment or a sentence asks nothing.
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return _ASKING.search(source) is not None
+    words = [getattr(node, field, None) for node in nodes for field in ("id", "attr", "name", "value")]
+    return any(isinstance(word, str) and _ASKING.fullmatch(word) for word in words)
 
 
 def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
