@@ -228,7 +228,7 @@ def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
     # divided by its rows another number than these.
     numbers = list(kind.numbers)
     if by_rows and _by_length(kind):
-        numbers.remove((Operation.DIVIDE, kind.rows))
+        numbers.remove((Operation.DIVIDE, float(kind.rows or 0)))
     divisors = [number for operation, number in numbers if operation is Operation.DIVIDE]
     if any(number and number % total == 0 for number in divisors) and not _are_of_sizes(kind, len(divisors), total):
         return True
