@@ -26,9 +26,9 @@ from test_workers import ROOT, mpiexec, options
 
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.failure import AGAIN_SECONDS, Interrupt
-from refdist.backends.mpi.launch import _Launch
-from refdist.backends.mpi.reports import Desk
-from refdist.backends.mpi.supervisor import TOLD_SECONDS, Supervisor, limit
+from refdist.backends.mpi.launch import _end_without_launcher, _Launch
+from refdist.backends.mpi.reports import Desk, Line
+from refdist.backends.mpi.supervisor import TOLD_SECONDS, Supervisor, limit, write
 from refdist.backends.mpi.transport import MPITransport
 from refdist.backends.mpi.watch import Watch
 from refdist.workers.launcher import Task, named, prefixed, task_of
@@ -636,6 +636,18 @@ def test_of_supervisors_that_end_at_once_the_first_is_that_which_mpiexec_has_not
     assert job._dying() == [1, 0, 2]
     for process in dead:
         process.wait()
+
+
+@pytest.mark.parametrize("there_is_a_desk", [False, True])
+def test_that_the_launch_command_died_is_said_though_a_supervisor_is_the_desk_and_dies(
+        there_is_a_desk: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    key = f"refdist.test.{os.getpid()}"
+    dying = Line(key, write)
+    if there_is_a_desk:
+        dying.become_desk()  # and prints nothing any more
+    _end_without_launcher(7, key, b"")
+    assert capfd.readouterr().err == (
+        "[launcher] python -m refdist launch (process 7) died, and the workers of this host end with it\n")
 
 
 def launcher_of(folder: Path, name: str, command: str) -> subprocess.Popen[str]:

@@ -148,9 +148,14 @@ def _end_without_launcher(launcher: int, key: str, files: bytes) -> None:
     variable = f"{LAUNCHER_VARIABLE}={launcher} {key}"
     for pid in processes.with_variable(variable):
         processes.kill(pid, signal.SIGCONT)  # what is stopped does not end
-    line = Line(key, write)  # the desk, for what supervisors still have to say
-    line.send({"rank": 0, "size": 0, "of": 0, "text": died(launcher, "python -m refdist launch"), "wait": 0,
-               "label": "launcher", "if_first": True, "status": 128 + signal.SIGKILL})
+    line, text = Line(key, write), died(launcher, "python -m refdist launch")
+    try:
+        line.become_desk()  # for what supervisors still have to say
+    except OSError:  # one of them is, and may be killed before it prints this
+        write(prefixed("launcher", text))
+    else:
+        line.send({"rank": 0, "size": 0, "of": 0, "text": text, "wait": 0, "label": "launcher", "if_first": True,
+                   "status": 128 + signal.SIGKILL})
     until = time.monotonic() + LEAVE_SECONDS
     while (left := processes.with_variable(variable)) and time.monotonic() < until + HOLD_SECONDS:
         line.work()
