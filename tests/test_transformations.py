@@ -440,3 +440,32 @@ def test_an_error_about_padding_names_the_call_and_the_component() -> None:
         padded((INTS, FLOATS), ([3], [2]), (7, print))
     with pytest.raises(TypeError, match=r"RD25.*padding_values has 3 parts, an element has 2"):
         padded((INTS, FLOATS), ([3], [2]), (7, None, None))
+
+
+def test_a_cardinality_can_be_stated() -> None:
+    state = refdist.data.experimental.assert_cardinality
+    unknown = Dataset.range(6).filter(lambda n: True)
+    stated = unknown.apply(state(6))
+    assert (unknown.cardinality(), stated.cardinality(), stated.batch(4).cardinality()) == (UNKNOWN_CARDINALITY, 6, 2)
+    assert (rows(stated), rows(stated.repeat(2).skip(7)), stated.element_spec) == (
+        [0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5], unknown.element_spec)
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    assert [rows(step.values) for step in strategy.experimental_distribute_dataset(unknown.batch(4).apply(state(2)))
+            ] == [[[0, 1], [2, 3]], [[4], [5]]]
+    assert rows(Dataset.range(6).repeat().apply(state(INFINITE_CARDINALITY)).take(8))[-2:] == [0, 1]
+
+
+@pytest.mark.parametrize(("number", "read", "text"), [
+    (4, 4, "stated to have 4 elements, and has more"), (1, 1, "stated to have 1 element, and has more"),
+    (8, 6, "stated to have 8 elements, and has only 6"), (-1, 6, "stated to have no end, and has only 6")])
+def test_a_cardinality_that_is_wrong_is_an_error_where_elements_are_read(number: int, read: int, text: str) -> None:
+    elements = iter(Dataset.range(6).apply(refdist.data.experimental.assert_cardinality(number)))
+    assert [int(next(elements)) for _ in range(read)] == list(range(read))
+    with pytest.raises(ValueError, match=rf"RD34\] assert_cardinality: the dataset was {text}\."):
+        next(elements)
+
+
+@pytest.mark.parametrize(("number", "code"), [(-2, "RD34"), ("a", "RD25"), (True, "RD25"), (1.5, "RD25")])
+def test_what_is_no_cardinality_is_refused_before_anything_is_read(number: Any, code: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"{code}\] assert_cardinality: expected_cardinality is"):
+        refdist.data.experimental.assert_cardinality(number)
