@@ -281,7 +281,7 @@ def test_a_resolver_knows_the_devices_of_a_tpu() -> None:
             "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:TPU:0"]
         assert TPUClusterResolver("grpc://t:1").get_tpu_system_metadata().devices[-1] == (
             "/job:worker/replica:0/task:0/device:TPU:7", "TPU")
-        with pytest.raises(ValueError, match=r"RD17.*2 addresses.*1 hosts.*tpu_hosts=2"):
+        with pytest.raises(ValueError, match=r"RD17.*addresses is 2, and that of the TPU.s hosts 1.*tpu_hosts=2"):
             TPUClusterResolver("grpc://t:1,grpc://u:1").get_tpu_system_metadata()
     with config.temporary_devices(tpu="2x2x1x2", tpu_hosts=2):
         found = TPUClusterResolver(job_name="cores").get_tpu_system_metadata()

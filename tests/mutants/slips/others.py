@@ -426,7 +426,7 @@ def _() -> None:
     @instead(Generator, "uniform")
     def uniform(right: Any, self: Any, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = np.float32,
                 name: Any = None) -> Any:
-        high = maxval + 1 if isinstance(maxval, int) and str(dtype) in ("int32", "int64") else maxval
+        high = maxval + 1 if isinstance(maxval, int) and np.dtype(dtype).kind == "i" else maxval
         return right(self, shape, minval, high, dtype, name)
 
 
