@@ -33,7 +33,7 @@ from refdist.tf import names as _names
 from refdist.tf.dtypes import DTYPES, DType, as_dtype
 from refdist.tf.function import function
 from refdist.tf.names import Namespace as _Namespace
-from refdist.tf.names import printed as print
+from refdist.tf.printing import print_ as print
 from refdist.tf.settings import autograph, config, debugging, get_logger
 from refdist.tf.shapes import TensorShape
 from refdist.tf.stand_in import install

@@ -5,12 +5,9 @@ Nothing is imported for a name before a program asks for it: Keras and PyTorch t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from refdist import errors, missing
 from refdist.tf import operations, tensors
@@ -80,43 +77,3 @@ def later(face: ModuleType, name: str) -> Any:
         return missing.refuse(face, name)
     setattr(face, name, value)
     return value
-
-
-def printed(*inputs: object, output_stream: Any = None, summarize: int = 3, sep: str = " ", end: str = "\n",
-            name: str | None = None) -> None:
-    """Prints values, to stderr unless `output_stream` says otherwise; of long arrays the first and last items.
-
-    Args:
-        inputs: what is printed.
-        output_stream: a file, or "file://" and a path to append to; None for stderr.
-        summarize: how many items of each end of a dimension; -1 for all.
-        sep, end: as in `print`.
-        name: without effect.
-
-    >>> import sys, refdist.tf as tf
-    >>> tf.print("loss", tf.constant([1, 2]), output_stream=sys.stdout)
-    loss [1 2]
-
-    Source: tf.print.
-    """
-    edge = {"threshold": sys.maxsize} if summarize < 0 else {"threshold": 2 * summarize, "edgeitems": summarize}
-    with np.printoptions(**edge):  # type: ignore[arg-type]
-        text = sep.join(map(_shown, inputs)) + end
-    if isinstance(output_stream, str):
-        with open(output_stream.removeprefix("file://"), "a", encoding="utf-8") as file:
-            file.write(text)
-    else:
-        stream = sys.stderr if output_stream is None else output_stream
-        stream.write(text)
-        stream.flush()
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        inner = ", ".join(map(_shown, value))
-        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_shown(item)}" for key, item in value.items()) + "}"
-    if hasattr(value, "numpy") and not hasattr(value, "values"):
-        value = np.asarray(value.numpy())
-    return str(value)
