@@ -61,13 +61,15 @@ MODULES = [".".join(["refdist", *[folder][:folder != "refdist"],
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_docstrings_run(name: str) -> None:
+def test_the_examples_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name.startswith(("refdist.backends.jax", "refdist.backends.torch")):
         pytest.importorskip(name.split(".")[2], reason="`make interop` installs it")
     if name.startswith("refdist.tf.keras.") or name in ("refdist.tf.computed", "refdist.tf.tape"):
         os.environ.setdefault("KERAS_BACKEND", "torch")
         pytest.importorskip("torch", reason="`make interop` installs it")
         pytest.importorskip("keras", reason="`make interop` installs it")
+    elif "torch" in sys.modules:  # what imports it sees its texts, though another module has made tensors TensorFlow's
+        monkeypatch.setitem(globals(), "torch", sys.modules["torch"])
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS
                              | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE)
     if name.startswith("refdist.tf.") and "torch" in sys.modules:

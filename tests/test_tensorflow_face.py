@@ -999,3 +999,13 @@ assert trained()
 @pytest.mark.slow
 def test_a_loop_of_pytorch_beside_tensorflow_s_program_trains_or_is_told_what_to_write() -> None:
     subprocess.run([sys.executable, "-c", BESIDE_PYTORCH], check=True, cwd=Path(__file__).parents[1], timeout=HANG)
+
+
+@needs_keras
+def test_tensors_that_tensorflow_lacks_keep_pytorch_s_dtype_and_text(tf: Any) -> None:
+    from torch import float8_e5m2, sparse_coo, tensor, zeros
+
+    eight, sparse, nowhere = zeros(2, dtype=float8_e5m2), tensor([0.0, 1.0]).to_sparse(), zeros(2, device="meta")
+    assert eight.dtype == float8_e5m2 and sparse.layout == sparse_coo
+    assert repr(eight) == str(eight) == "tensor([0., 0.], dtype=torch.float8_e5m2)"
+    assert "layout=torch.sparse_coo" in str(sparse) and "device='meta'" in f"{nowhere}"

@@ -7,6 +7,7 @@ PyTorch; of a text the nearest of them decides, because it is often another pack
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from refdist import errors
 from refdist.array.convert import to_numpy
 from refdist.data.dataset import Dataset
 from refdist.data.spec import TensorSpec
@@ -26,13 +28,15 @@ from refdist.variables.sharded import ShardedVariable
 from refdist.variables.values import DistributedValues
 from refdist.variables.variable import ResourceVariable, Variable
 
+_STRIDED = "torch.strided"
+
 
 def connect() -> None:
     """From now on the program sees TensorFlow's dtypes, shapes and texts."""
     import torch
 
     for kind in (torch.Tensor, Variable, ShardedVariable, TensorSpec):
-        for name, seen in (("dtype", as_dtype), ("shape", _shape)):
+        for name, seen in (("dtype", _dtype), ("shape", _shape)):
             _show(kind, name, seen)
     torch.Tensor.numpy = _item(torch.Tensor.numpy)
     for name in ("assign", "assign_add", "assign_sub"):
@@ -59,6 +63,19 @@ def _show(kind: Any, name: str, seen: Callable[[Any], Any]) -> None:
     setattr(kind, name, property(get, getattr(own, "__set__", None), doc=own.__doc__))
 
 
+def _dtype(dtype: Any) -> Any:
+    # Of what TensorFlow lacks, such as some of eight bits, PyTorch's own.
+    with contextlib.suppress(errors.InvalidTypeError):
+        return as_dtype(dtype)
+    return dtype
+
+
+def _has_tensorflow_s_text(value: Any) -> bool:
+    # Sparse tensors, and those of the device "meta", have no numbers of an array.
+    is_array = str(getattr(value, "layout", _STRIDED)) == _STRIDED and not getattr(value, "is_meta", False)
+    return is_array and not (hasattr(value, "layout") and _dtype(value.dtype) is value.dtype)
+
+
 def _shape(shape: Any) -> TensorShape:
     return TensorShape(shape)
 
@@ -78,7 +95,8 @@ def _say(kind: Any, name: str, text: Callable[..., str]) -> None:
 
     @functools.wraps(own)
     def say(self: Any, *spec: Any, **options: Any) -> str:
-        said: str = text(self, *spec) if _tensorflow_is_read() else own(self, *spec, **options)
+        is_tensorflow_s = _tensorflow_is_read() and _has_tensorflow_s_text(self)
+        said: str = text(self, *spec) if is_tensorflow_s else own(self, *spec, **options)
         return said
     setattr(kind, name, say)
 
