@@ -125,9 +125,9 @@ def test_a_host_without_an_address_is_named(tmp_path: Path, ssh_waits: bool) -> 
         env={**os.environ, "PYTHONPATH": str(ROOT), "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(ssh)},
         capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 255, done.stdout
-    said = re.findall(r"^\[launcher\] .*", done.stderr, re.MULTILINE)
-    assert len(said) == 1, done.stderr
-    assert re.search(r": no address is known of the host nowhere\.invalid \(.+\)\. Write names or addr", said[0]), said
+    lines = re.findall(r"^\[launcher\] .*", done.stderr, re.MULTILINE)
+    assert len(lines) == 1, done.stderr
+    assert re.search(r": no address is known of the host nowhere\.invalid \(.+\)\. Write names or a", lines[0]), lines
 
 
 # In processes, on hosts that are network namespaces.

@@ -138,30 +138,30 @@ def of_library(name: str) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_arrays_of_other_libraries_are_looked_at_in_the_memory_of_the_host(name: str) -> None:
-    made = of_library(name)
-    [message] = reduced(lambda i: made(np.float32([1, np.nan if i == 2 else 1])))
+    array = of_library(name)
+    [message] = reduced(lambda i: array(np.float32([1, np.nan if i == 2 else 1])))
     assert message.startswith("[RD42] all_reduce: replica 2 contributes NaN, the first at [1] of replica 2's array")
-    [message] = reduced(lambda i: made(np.float32(np.inf if i == 0 else 1)), "MEAN")
+    [message] = reduced(lambda i: array(np.float32(np.inf if i == 0 else 1)), "MEAN")
     assert message.startswith("[RD42] all_reduce: replica 0 contributes infinity; what the other")
-    [message] = reduced(lambda i: made(np.int32([1, 2 ** 30])))
+    [message] = reduced(lambda i: array(np.int32([1, 2 ** 30])))
     assert message.startswith("[RD43] all_reduce: the sum is 4294967296, and int32 ends at 2147483647")
-    assert reduced(lambda i: made(np.int32([1, 2 ** 28]))) == reduced(lambda i: made(np.float32([1e38, 0]))) == []
+    assert reduced(lambda i: array(np.int32([1, 2 ** 28]))) == reduced(lambda i: array(np.float32([1e38, 0]))) == []
 
 
 def test_bfloat16_of_pytorch_is_looked_at() -> None:
-    made = of_library("torch")
+    array = of_library("torch")
     pytest.importorskip("ml_dtypes", reason="`make interop` installs it")
     import torch
-    [message] = reduced(lambda i: made([1.0, np.nan if i == 3 else 1.0]).to(torch.bfloat16))
+    [message] = reduced(lambda i: array([1.0, np.nan if i == 3 else 1.0]).to(torch.bfloat16))
     assert message.startswith("[RD42] all_reduce: replica 3 contributes NaN, the first at [1]")
-    assert reduced(lambda i: made([1e38]).to(torch.bfloat16) / 4) == []
+    assert reduced(lambda i: array([1e38]).to(torch.bfloat16) / 4) == []
 
 
 def test_tensors_on_a_device_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = of_library("torch")
+    array = of_library("torch")
     from refdist.backends.torch.backend import Torch
     monkeypatch.setattr(Torch, "is_on_host", lambda self, array: False)  # as of a tensor on a GPU
-    assert reduced(lambda i: made(np.float32(np.nan))) == []
+    assert reduced(lambda i: array(np.float32(np.nan))) == []
 
 
 @pytest.mark.parametrize(("line", "silent"), [
@@ -173,5 +173,5 @@ def test_a_program_that_only_speaks_of_infinity_does_not_ask(line: str, silent: 
     file.write_text("import numpy as np\n\n\ndef step(c):\n    return c.all_reduce('SUM', np.float32(np.nan))\n\n\n"
                     f"if not step:\n    {line}\n")
     step = runpy.run_path(str(file))["step"]
-    told = warnings_of(lambda: mirrored().run(lambda: step(refdist.get_replica_context())))
-    assert [text[:6] for text in told] == ["[RD42]"] * (not silent)
+    texts = warnings_of(lambda: mirrored().run(lambda: step(refdist.get_replica_context())))
+    assert [text[:6] for text in texts] == ["[RD42]"] * (not silent)

@@ -22,7 +22,6 @@ from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
 from refdist.core.rules.table import Refusal
 
 _REDUCING = {ReduceOp.SUM: Reducing.SUM, ReduceOp.MEAN: Reducing.MEAN}
-_DIVIDING = ("divide", "truediv", "div", "true_divide")  # as steps are called
 _WHOLE = "an argument of strategy.run that every replica gets whole"
 _DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.experimental_distribute_dataset`; or use "
                "MEAN.")
@@ -203,7 +202,7 @@ def _by_length(kind: ReplicaType) -> bool:
 
 
 def _divisions(kind: ReplicaType) -> list[call_site.Place]:
-    return [place for step in _DIVIDING for place in kind.places(step)]
+    return [place for step in scaling.DIVIDING for place in kind.places(step)]
 
 
 def _is_shared(values: Sequence[object]) -> bool:

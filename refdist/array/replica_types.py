@@ -592,17 +592,17 @@ def _reshape(a: Any, shape: Any, *args: Any, **options: Any) -> Any:
 
 
 def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any) -> Any:
-    found = computing(sys._getframe(1))(np.mean, (plain(a), axis, dtype, plain(out)), {"keepdims": keepdims, **options})
+    mean = computing(sys._getframe(1))(np.mean, (plain(a), axis, dtype, plain(out)), {"keepdims": keepdims, **options})
     if out is not None:
-        return found
+        return mean
     kind = UNKNOWN if options else along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "mean")
-    return typed(found, kind)
+    return typed(mean, kind)
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
-    found = computing(sys._getframe(1))(np.dot, (plain(a), plain(b), plain(out)), {})
+    dotted = computing(sys._getframe(1))(np.dot, (plain(a), plain(b), plain(out)), {})
     fits = out is None and 0 < np.ndim(a) <= 2 and 0 < np.ndim(b) <= 2
-    return typed(found, product(program(sys._getframe(1)), (a, b), found)) if fits else found
+    return typed(dotted, product(program(sys._getframe(1)), (a, b), dotted)) if fits else dotted
 
 
 def _where(condition: Any, *values: Any) -> Any:

@@ -85,7 +85,7 @@ def _mode(torch: Any) -> Any:
         name = getattr(function, "__name__", "")
         if name == "backward" and args and isinstance(args[0], torch.Tensor):
             return _backward(sys._getframe(1), function, args, kwargs)
-        if name == "numpy":  # which computes nothing, and may look at who calls it (`tf.seen`)
+        if name == "numpy":  # it computes nothing, and what it returns may depend on its caller
             return function(*args, **kwargs)
         result = computing(sys._getframe(1))(function, args, kwargs)
         if name == "grad" and not isinstance(result, torch.Tensor):

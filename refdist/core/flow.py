@@ -1,4 +1,4 @@
-"""Where the value of an expression may go in the text of a program, as far as names tell.
+"""Where in a program the value of an expression may be used, found by following names through its text.
 
 What happens to a result after it was returned is not known when a check looks at it.  The text says where it may go:
 to the names that it is assigned to, what is computed of these, the results of the functions that return them, the
@@ -71,7 +71,7 @@ class Program:
                             self.functions.setdefault(target.id, []).append(node.value)
 
     def nodes(self) -> Iterator[ast.AST]:
-        """All of all files."""
+        """The nodes of all files."""
         for tree in self.trees:
             yield from ast.walk(tree)
 

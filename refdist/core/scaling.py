@@ -19,7 +19,7 @@ from refdist.core.flow import Flow, Part, Program, name_of
 
 _COUNTS = re.compile(r"_*(n|num|number_of|count|total)?_*(replica|worker|device|gpu|rank)s?(_in_sync|_count)?"
                      r"|world_?size", re.IGNORECASE)
-_DIVIDING = {"divide", "true_divide", "truediv", "div"}
+DIVIDING = frozenset(("divide", "true_divide", "truediv", "div"))  # functions and methods that divide
 # The folders of Python and of installed packages, which are no part of the program.
 INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _SIZES = re.compile(r"batch|step|epoch|row|sample|example|size|len\(|buffer|warmup", re.IGNORECASE)
@@ -103,7 +103,7 @@ def _arguments(call: ast.expr) -> Iterator[ast.expr]:
 
 
 def _together(program: Program) -> Iterator[list[ast.expr]]:
-    # What comes together in a call: its arguments, and the object whose method it is.
+    # Of each call its arguments, and the object whose method it calls.
     for node in program.nodes():
         if isinstance(node, ast.Call) and name_of(node.func) not in _TELLING:
             yield [*_arguments(node), *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
@@ -199,7 +199,7 @@ def _quotients(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield node.left, node.right
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
             yield node.target, node.value
-        elif isinstance(node, ast.Call) and name_of(node.func).rstrip("_") in _DIVIDING:
+        elif isinstance(node, ast.Call) and name_of(node.func).rstrip("_") in DIVIDING:
             if len(node.args) > 1:
                 yield node.args[0], node.args[1]
             elif node.args and isinstance(node.func, ast.Attribute):
@@ -314,7 +314,7 @@ def _is_length(node: ast.expr, program: Program) -> bool:
 
 
 def _first_assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:
-    # Of `rows, columns = x.shape` the first is a length.
+    # In `rows, columns = x.shape` the first name holds a number of rows.
     for node in program.nodes():
         if isinstance(node, ast.Assign):
             for target in node.targets:

@@ -1,3 +1,3 @@
-"""What asks for the recording of a whole program, which need not know it."""
+"""The environment variable that has a whole program recorded; it is read before what records is imported."""
 
 VARIABLE = "REFDIST_RECORD"

@@ -86,7 +86,7 @@ class DType:
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether it is an integer that is never negative.
+        """Whether it is an unsigned integer.
 
         Source: tf.dtypes.DType.is_unsigned.
         """
@@ -102,7 +102,7 @@ class DType:
 
     @property
     def is_bool(self) -> bool:
-        """Whether it is true or false.
+        """Whether it is the dtype of True and False.
 
         Source: tf.dtypes.DType.is_bool.
         """
@@ -126,7 +126,7 @@ class DType:
 
     @property
     def min(self) -> Any:
-        """The smallest number.
+        """The smallest value of this dtype.
 
         Raises:
             RD25: it has none.
@@ -137,7 +137,7 @@ class DType:
 
     @property
     def max(self) -> Any:
-        """The largest number.
+        """The largest value of this dtype.
 
         Raises:
             RD25: it has none.
@@ -217,11 +217,11 @@ def as_dtype(type_value: Any) -> DType:
         name = str(type_value).removeprefix("torch.")
     else:
         name = _numpys(type_value)
-    found = DTYPES.get(_OTHER_NAMES.get(name, name))
-    if found is None:
+    dtype = DTYPES.get(_OTHER_NAMES.get(name, name))
+    if dtype is None:
         raise errors.error("RD25", "tf.as_dtype", f"got {type_value!r}",
                            "Pass a dtype of `tf`, such as `tf.float32`, or its name.")
-    return found
+    return dtype
 
 
 def _numpys(value: Any) -> str:

@@ -12,9 +12,6 @@ import numpy as np
 
 from refdist.array.convert import to_numpy
 
-_DIGITS = {np.float64: (15, 17)}  # those of C's DBL_DIG and 2 more; of all others FLT_DIG and 3 more
-_DIGITS_OF_FLOAT32 = (6, 9)
-
 
 def print_(*inputs: object, output_stream: Any = None, summarize: int = 3, sep: str = " ", end: str = "\n",
            name: str | None = None) -> None:
@@ -84,7 +81,7 @@ def _number(number: Any) -> str:
         return f'"{number.decode(errors="replace") if isinstance(number, bytes) else number}"'
     if number.dtype.kind == "c":
         return str(number)
-    few, many = _DIGITS.get(type(number), _DIGITS_OF_FLOAT32)
-    kind = np.float64 if type(number) is np.float64 else np.float32
+    # C's DBL_DIG digits and 2 more; of all narrower ones FLT_DIG digits and 3 more.
+    kind, few, many = (np.float64, 15, 17) if type(number) is np.float64 else (np.float32, 6, 9)
     short = f"{float(number):.{few}g}"
     return short if kind(short) == kind(number) or np.isnan(number) else f"{float(number):.{many}g}"

@@ -36,7 +36,7 @@ def connect() -> None:
     import torch
 
     for kind in (torch.Tensor, Variable, ShardedVariable, TensorSpec):
-        for name, seen in (("dtype", _dtype), ("shape", _shape)):
+        for name, seen in (("dtype", _dtype), ("shape", TensorShape)):
             _show(kind, name, seen)
     torch.Tensor.numpy = _item(torch.Tensor.numpy)
     for name in ("assign", "assign_add", "assign_sub"):
@@ -74,10 +74,6 @@ def _has_tensorflow_s_text(value: Any) -> bool:
     # Sparse tensors, and those of the device "meta", have no numbers of an array.
     is_array = str(getattr(value, "layout", _STRIDED)) == _STRIDED and not getattr(value, "is_meta", False)
     return is_array and not (hasattr(value, "layout") and _dtype(value.dtype) is value.dtype)
-
-
-def _shape(shape: Any) -> TensorShape:
-    return TensorShape(shape)
 
 
 def _item(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -167,7 +167,7 @@ class TensorShape(tuple[int | None, ...]):
         return TensorShape([theirs if mine is None else mine for mine, theirs in zip(self, other, strict=True)])
 
     def concatenate(self, other: Any) -> TensorShape:
-        """The shape with the dimensions of the other after its own.
+        """The dimensions of this shape, followed by those of another.
 
         Args:
             other: a TensorShape, or a sequence of ints and None.
