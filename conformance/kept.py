@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from refdist.conformance import record
 from refdist.conformance.chapters import Case
 from refdist.conformance.protocol import MESSAGES, Message, case_message, written
+from refdist.conformance.recording import record
 
 FILE = Path(__file__).parent / "cases.jsonl"
 # What all cases of an example have in common.

@@ -10,9 +10,10 @@ from textwrap import fill
 from typing import Any
 
 from refdist import errors
-from refdist.conformance import capabilities, comparison, kept, process, promises, protocol, replay, results, session
+from refdist.conformance import capabilities, comparison, kept, process, promises, protocol, results, session
 from refdist.conformance.chapters import LEVELS, STANDINGS, Clause, cases, load
 from refdist.conformance.examples import program
+from refdist.conformance.recording import replay
 from refdist.conformance.results import KINDS
 from refdist.conformance.trainers import clauses as of_trainers
 from refdist.conformance.trainers.sources import Source

@@ -10,12 +10,13 @@ import tokenize
 
 import pytest
 
-from refdist.conformance import capabilities, kept, protocol, replay, session
+from refdist.conformance import capabilities, kept, protocol, session
 from refdist.conformance.adapter import Unusable
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import BASIS, needs, words
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Code, Program, program
+from refdist.conformance.recording import replay
 
 CASES = [case for case in cases() if not case.example.parameters]
 

@@ -7,8 +7,9 @@ import warnings
 
 import pytest
 
-from refdist.conformance import kept, record
+from refdist.conformance import kept
 from refdist.conformance.chapters import Case, cases
+from refdist.conformance.recording import record
 
 
 def case_of(clause: str) -> Case:

@@ -18,13 +18,14 @@ import worlds
 from schemas import fault
 
 import refdist
-from refdist.conformance import dump, kept, trace
+from refdist.conformance import kept
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import Case, Chapter, cases, load, read
 from refdist.conformance.judging import Verdict, judge
 from refdist.conformance.properties import drawn
-from refdist.conformance.record import record
-from refdist.conformance.replay import Replaying
+from refdist.conformance.recording import dump, trace
+from refdist.conformance.recording.record import record
+from refdist.conformance.recording.replay import Replaying
 
 pytestmark = [pytest.mark.worlds, pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")]
 

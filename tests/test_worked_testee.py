@@ -15,10 +15,11 @@ import pytest
 import worlds
 
 import refdist.conformance
-from refdist.conformance import dump, kept, session
+from refdist.conformance import kept, session
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.judging import Verdict
 from refdist.conformance.properties import drawn
+from refdist.conformance.recording import dump
 
 FOLDER = Path(refdist.conformance.__file__).parent / "testees"
 PAGE = Path(__file__).parents[1] / "docs" / "testing-your-implementation.md"

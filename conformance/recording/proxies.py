@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refdist.conformance.trace import Reference, Step, Tree
+from refdist.conformance.recording.trace import Reference, Step, Tree
 
 if TYPE_CHECKING:
-    from refdist.conformance.recorder import Recorder
+    from refdist.conformance.recording.recorder import Recorder
 
 
 class Proxy:

@@ -22,10 +22,10 @@ from refdist.conformance.examples import BEFORE, Answer, Program, nothing_left, 
 from refdist.conformance.judging import judge, wanted_of
 from refdist.conformance.programs import size
 from refdist.conformance.protocol import case_message
-from refdist.conformance.proxies import Named
-from refdist.conformance.recorder import Recorder, Refused, Stop
-from refdist.conformance.rewriting import names, rewritten
-from refdist.conformance.trace import NOTHING, Tree, emitted
+from refdist.conformance.recording.proxies import Named
+from refdist.conformance.recording.recorder import Recorder, Refused, Stop
+from refdist.conformance.recording.rewriting import names, rewritten
+from refdist.conformance.recording.trace import NOTHING, Tree, emitted
 
 
 class NotRecorded(ValueError):

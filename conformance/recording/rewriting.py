@@ -20,8 +20,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from refdist.conformance.proxies import Proxy
-from refdist.conformance.recorder import Recorder
+from refdist.conformance.recording.proxies import Proxy
+from refdist.conformance.recording.recorder import Recorder
 
 # Modules that a program may import as they are: they see values of Python's own, and concrete ones of others.
 MODULES = {"collections", "contextlib", "functools", "itertools", "json", "math", "numpy", "operator"}

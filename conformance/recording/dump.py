@@ -24,7 +24,7 @@ from refdist.conformance.chapters import Case, cases
 from refdist.conformance.kept import SHARED
 from refdist.conformance.properties import drawn
 from refdist.conformance.protocol import SCHEMA
-from refdist.conformance.record import record
+from refdist.conformance.recording.record import record
 
 DRAWS = 3  # of each property
 

@@ -24,8 +24,8 @@ import numpy as np
 from refdist.conformance import results
 from refdist.conformance.adapter import Adapter
 from refdist.conformance.examples import worker
-from refdist.conformance.proxies import Proxy
-from refdist.conformance.trace import Body, Function, Reference, Step, Tree
+from refdist.conformance.recording.proxies import Proxy
+from refdist.conformance.recording.trace import Body, Function, Reference, Step, Tree
 
 _BODY: ContextVar[Body] = ContextVar("body")
 
