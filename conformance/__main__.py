@@ -27,7 +27,7 @@ from pathlib import Path
 
 from refdist import errors
 
-COMMANDS = {"dump": "recording.dump", "random": "random_programs", "compare": "compare", "promises": "promises",
+COMMANDS = {"dump": "recording.dump", "random": "random_programs.command", "compare": "compare", "promises": "promises",
             "new": "new", "trainers": "trainers.command", "versions": "versions"}
 NEEDS = ("pytest", "hypothesis")
 WITHOUT_THEM = {"new", "promises", "trainers"}

@@ -20,8 +20,8 @@ from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Answer, Code, Program, program
 from refdist.conformance.programs import size
-from refdist.conformance.random_comparison import first_difference
-from refdist.conformance.random_writer import RandomProgram
+from refdist.conformance.random_programs.comparison import first_difference
+from refdist.conformance.random_programs.writer import RandomProgram
 from refdist.conformance.session import Reply
 
 EXPECTED = Path(__file__).parent.parent / "conformance" / "expected"

@@ -15,28 +15,27 @@ import pytest
 import refdist
 import refdist.tf
 from refdist.checkpoints import checkpoint
-from refdist.conformance import (
-    chapters,
-    random_checkpoints,
-    random_datasets,
-    random_generators,
-    random_nests,
-    random_operations,
-    random_programs,
-    random_servers,
-    random_values,
-    random_variables,
-    session,
-)
+from refdist.conformance import chapters, session
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import TABLE, needs
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import Program
 from refdist.conformance.judging import judge
-from refdist.conformance.random_comparison import Comparison, Kind, case_of, first_difference
-from refdist.conformance.random_operations import Family
-from refdist.conformance.random_programs import clause_of, known_classes, page
-from refdist.conformance.random_writer import RandomProgram, Writer
+from refdist.conformance.random_programs import (
+    checkpoints,
+    command,
+    datasets,
+    generators,
+    nests,
+    operations,
+    servers,
+    values,
+    variables,
+)
+from refdist.conformance.random_programs.command import clause_of, known_classes, page
+from refdist.conformance.random_programs.comparison import Comparison, Kind, case_of, first_difference
+from refdist.conformance.random_programs.operations import Family
+from refdist.conformance.random_programs.writer import RandomProgram, Writer
 from refdist.conformance.results import Result
 from refdist.conformance.session import InProcess, Reply
 
@@ -106,7 +105,7 @@ def without_scatter(right: Callable[..., Any]) -> Callable[..., Any]:
 
 GATHER = (refdist.ReplicaContext, "all_gather", reversed_gather)
 REDUCE = (refdist.Strategy, "reduce", double_mean)
-LIED_ABOUT = (random_values.all_gather, random_values.cross, random_values.cross_of_a_value)
+LIED_ABOUT = (values.all_gather, values.cross, values.cross_of_a_value)
 
 
 def compared(other: session.Tester, count: int, start: int = 0, shrink: Callable[[Kind], bool] = lambda kind: False
@@ -140,11 +139,11 @@ def drawn(count: int, lacks: frozenset[str] = frozenset()) -> list[RandomProgram
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has programs drawn of some operations alone."""
-    def restrict(*operations: Callable[[Writer], None], servers: bool = False) -> None:
-        families = (Family(operations, (servers,), variables=True), Family((random_variables.created,), (False, True)))
-        monkeypatch.setattr(random_operations, "FAMILIES", families)
+    def restrict(*chosen: Callable[[Writer], None], servers: bool = False) -> None:
+        families = (Family(chosen, (servers,), variables=True), Family((variables.created,), (False, True)))
+        monkeypatch.setattr(operations, "FAMILIES", families)
         if servers:
-            monkeypatch.setattr(random_operations, "STRATEGIES", ("Default",))
+            monkeypatch.setattr(operations, "STRATEGIES", ("Default",))
     return restrict
 
 
@@ -162,7 +161,7 @@ def test_programs_are_those_of_every_operation() -> None:
                  "a named tuple", "a dataclass", "a dataset of number", "of complex64", "from a NumPy array"):
         assert word in names, word
     assert max(len(one.statements) for one in programs) >= 20
-    assert {one.strategy for one in programs} == set(random_operations.STRATEGIES)
+    assert {one.strategy for one in programs} == set(operations.STRATEGIES)
 
 
 def test_every_statement_is_one_and_has_a_result() -> None:
@@ -254,21 +253,21 @@ def without_keywords(right: Callable[..., Any]) -> Callable[..., Any]:
 
 FAULTS: dict[str, tuple[tuple[Any, str, Callable[[Any], Any]], Callable[[Writer], None], bool]] = {
     "a variable under two names": (
-        (checkpoint, "_by_object", each_name_by_itself), random_checkpoints.written_and_read, False),
+        (checkpoint, "_by_object", each_name_by_itself), checkpoints.written_and_read, False),
     "written and then saved": (
-        (refdist.train.Checkpoint, "read", with_its_counter), random_checkpoints.counted, False),
+        (refdist.train.Checkpoint, "read", with_its_counter), checkpoints.counted, False),
     "a generator from the state of another": (
-        (refdist.random.Generator, "from_state", of_the_state), random_generators.drawn, False),
+        (refdist.random.Generator, "from_state", of_the_state), generators.drawn, False),
     "padded_batch with some values": (
-        (refdist.data.Dataset, "padded_batch", without_defaults), random_datasets.transformed, False),
-    "a variable of int": ((refdist.tf, "Variable", of_no_floats), random_variables.converted, False),
+        (refdist.data.Dataset, "padded_batch", without_defaults), datasets.transformed, False),
+    "a variable of int": ((refdist.tf, "Variable", of_no_floats), variables.converted, False),
     "nest.assert_same_structure without types": (
-        (refdist.nest, "assert_same_structure", without_keywords), random_nests.called, False),
+        (refdist.nest, "assert_same_structure", without_keywords), nests.called, False),
     "scatter_mul": (
         (refdist.get_strategy().extended.backend.__class__, "scatter", rounded_twice),
-        random_variables.scattered_of_any_dtype, False),
+        variables.scattered_of_any_dtype, False),
     "reduce_to with a variable of the servers": (
-        (refdist.StrategyExtended, "reduce_to", of_no_shards), random_servers.reduced_to, True),
+        (refdist.StrategyExtended, "reduce_to", of_no_shards), servers.reduced_to, True),
 }
 
 
@@ -330,7 +329,7 @@ def test_errors_and_a_lost_process_are_differences(only: Callable[..., None]) ->
     assert found and all(kind.difference == "it has ended with exit status N" for kind in found)
     assert all("all_gather" in kind.operation for kind in found)
     assert all(".all_gather(" in one.difference.example.program().example.source for one in found.values())
-    only(random_variables.scattered_of_any_dtype)
+    only(variables.scattered_of_any_dtype)
     raising = compared(Liar((refdist.Variable, "scatter_add", without_scatter)), 20).found
     assert {kind.difference for kind in raising} == {"a refusal instead of a result", "another refusal"}
     assert all(kind.operation.startswith("scatter_add") for kind in raising)
@@ -481,5 +480,5 @@ def test_known_classes_of_tensorflow_are_described_by_their_clauses() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     simulated = "refdist.conformance.adapters.simulated:Simulated"
-    assert random_programs.main(["--against", simulated, "--programs", "3"]) == 0
+    assert command.main(["--against", simulated, "--programs", "3"]) == 0
     assert "on 3 programs, seed 0: 0 classes of differences, 0 of them new." in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.random_writer import ASSIGNS, OPS, Writer, contribution
+from refdist.conformance.random_programs.writer import ASSIGNS, OPS, Writer, contribution
 
 
 def made(w: Writer) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from refdist.conformance.random_writer import AGGREGATIONS, ASSIGNS, DTYPES, RARE, SCATTERS, SERVERS, Variable, Writer
+from refdist.conformance.random_programs.writer import (
+    AGGREGATIONS,
+    ASSIGNS,
+    DTYPES,
+    RARE,
+    SCATTERS,
+    SERVERS,
+    Variable,
+    Writer,
+)
 
 
 def created(w: Writer) -> None:

@@ -12,18 +12,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from refdist.conformance import (
-    random_checkpoints,
-    random_datasets,
-    random_generators,
-    random_nests,
-    random_servers,
-    random_values,
-    random_variables,
-)
 from refdist.conformance.capabilities import needs
 from refdist.conformance.examples import Code, Program
-from refdist.conformance.random_writer import SERVERS, STEPS, STRATEGIES, Place, RandomProgram, Writer
+from refdist.conformance.random_programs import checkpoints, datasets, generators, nests, servers, values, variables
+from refdist.conformance.random_programs.writer import SERVERS, STEPS, STRATEGIES, Place, RandomProgram, Writer
 
 
 @dataclass(frozen=True)
@@ -41,14 +33,14 @@ class Family:
 
 
 FAMILIES = (
-    Family(random_values.OPERATIONS),
-    Family(random_datasets.OPERATIONS),
-    Family(random_variables.OPERATIONS, variables=True),
-    Family(random_checkpoints.OPERATIONS, (False, True), variables=True),
-    Family(random_generators.OPERATIONS),
-    Family(random_nests.OPERATIONS),
-    Family(random_servers.OPERATIONS, (True,), variables=True),
-    Family((random_variables.created,), (True,)),
+    Family(values.OPERATIONS),
+    Family(datasets.OPERATIONS),
+    Family(variables.OPERATIONS, variables=True),
+    Family(checkpoints.OPERATIONS, (False, True), variables=True),
+    Family(generators.OPERATIONS),
+    Family(nests.OPERATIONS),
+    Family(servers.OPERATIONS, (True,), variables=True),
+    Family((variables.created,), (True,)),
 )
 
 
@@ -69,20 +61,20 @@ def programs(draw: st.DrawFn, lacks: frozenset[str] = frozenset()) -> RandomProg
     """A strategy, and a program of a few operations, for an implementation that lacks some capabilities."""
     strategies = [name for name in STRATEGIES if not needs(Program(name, "", None, Code("", 1), ())) & lacks]
     w = Writer(draw, draw(st.sampled_from(strategies)))
-    w.write(random_values.made, lacks)
+    w.write(values.made, lacks)
     for _ in range(draw(st.integers(0, 2))):
-        w.write(random_variables.created, lacks)
+        w.write(variables.created, lacks)
     steps = draw(st.sampled_from(STEPS))
     # In TensorFlow the collectives of two strategies on the same devices disturb each other.
     if not w.several and (w.count == 1 or w.kind != "Mirrored") and w.chance(3):
         w.write(_another_strategy, lacks)
         w.place = w.places[-1]
-        w.write(random_variables.created, lacks)
+        w.write(variables.created, lacks)
         if w.kind == SERVERS:
             # In TensorFlow a process that is connected to servers is one of their cluster, and can do less by itself.
             w.places = w.places[1:]
         else:
-            w.write(random_values.made, lacks)
+            w.write(values.made, lacks)
     for _ in range(steps):
         w.place = draw(st.sampled_from(w.places))
         operations = [operation for family in FAMILIES if family.fits(w) for operation in family.operations]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.random_writer import CONTAINERS, Writer
+from refdist.conformance.random_programs.writer import CONTAINERS, Writer
 
 # A container with two parts, as an expression.
 KINDS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.random_writer import Writer
+from refdist.conformance.random_programs.writer import Writer
 
 DRAWS = (
     ("uniform", "uniform([{n}])"),

@@ -1,7 +1,7 @@
 """The statements of random programs: every operation of tf.distribute, in ways that a person could have written.
 
 A program is a few operations, one after another, on one strategy or two. Each operation writes the statements it needs
-and says what it is, such as "all_reduce of slices": under that name differences are counted (`random_comparison.py`),
+and says what it is, such as "all_reduce of slices": under that name differences are counted (`comparison.py`),
 so what decides how an operation behaves (what is contributed, the aggregation of a variable, where it is written)
 belongs into the name, and numbers and shapes do not. Every statement is observed, assignments too, so that an error on
 purpose is a result like any other and the program goes on.

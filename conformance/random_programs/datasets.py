@@ -5,7 +5,7 @@ A dataset that is only iterated over is a chain of transformations, each from on
 
 from __future__ import annotations
 
-from refdist.conformance.random_writer import OPS, Writer
+from refdist.conformance.random_programs.writer import OPS, Writer
 
 ROWS = {
     "numbers": ("tf.data.Dataset.range({rows})", "x"),

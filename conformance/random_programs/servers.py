@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from refdist.conformance import random_variables
-from refdist.conformance.random_writer import ASSIGNS, OPS, Writer
+from refdist.conformance.random_programs import variables
+from refdist.conformance.random_programs.writer import ASSIGNS, OPS, Writer
 
 
 def _coordinator(w: Writer) -> str:
@@ -80,4 +80,4 @@ def written(w: Writer) -> None:
 
 
 OPERATIONS = (scheduled, scheduled, raising, per_worker_dataset_of_a_function, per_worker_dataset, reduced_to,
-              reduced_to, indexed, written, random_variables.scattered, random_variables.created)
+              reduced_to, indexed, written, variables.scattered, variables.created)

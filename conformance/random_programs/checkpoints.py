@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refdist.conformance.random_writer import Writer
+from refdist.conformance.random_programs.writer import Writer
 
 # How a status is asked whether all has been restored.
 ASSERTIONS = ("assert_consumed", "assert_existing_objects_matched", "assert_nontrivial_match", "expect_partial")

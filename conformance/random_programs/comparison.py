@@ -41,8 +41,8 @@ from refdist.conformance.examples import program as program_of
 from refdist.conformance.judging import comparable
 from refdist.conformance.notation import NotAResult, on_one_line, parsed, shown
 from refdist.conformance.programs import read, size
-from refdist.conformance.random_operations import programs
-from refdist.conformance.random_writer import RandomProgram, first_line, is_definition
+from refdist.conformance.random_programs.operations import programs
+from refdist.conformance.random_programs.writer import RandomProgram, first_line, is_definition
 from refdist.conformance.results import Result
 from refdist.conformance.session import Reply, Tester
 

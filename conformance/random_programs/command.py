@@ -5,9 +5,9 @@
 A program is made of statements that a person could have written, as in the chapters: values made in replicas,
 collectives, reductions, variables of every kind and their updates, merge calls, datasets, and errors on purpose, after
 which the program goes on; checkpoints, random generators, nests, parameter servers, and a second strategy beside the
-first (`random_writer.py`, `random_operations.py` and the files that it names). Every result is looked at, bit by
+first (`writer.py`, `operations.py` and the files that it names). Every result is looked at, bit by
 bit. What differs is put into classes, and each class is printed with how often it was seen and a program that is as
-short as possible (`random_comparison.py`), as a clause of a chapter: what is printed is a chapter that can be read.
+short as possible (`comparison.py`), as a clause of a chapter: what is printed is a chapter that can be read.
 
 **Known differences** stand in a file, `class | clause`: a pattern with `*` for classes, and the clause that describes
 the difference. They are counted and not printed again, so that the exit status, 1, means something new. A class names
@@ -22,8 +22,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from refdist.conformance.chapters import load
-from refdist.conformance.random_comparison import Comparison, Found, Kind, text
-from refdist.conformance.random_writer import PREAMBLE
+from refdist.conformance.random_programs.comparison import Comparison, Found, Kind, text
+from refdist.conformance.random_programs.writer import PREAMBLE
 from refdist.conformance.session import LIMIT, tester
 
 

@@ -1,0 +1,1 @@
+"""Random programs, which are carried out on two implementations and compared."""
