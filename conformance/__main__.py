@@ -28,7 +28,7 @@ from pathlib import Path
 from refdist import errors
 
 COMMANDS = {"dump": "recording.dump", "random": "random_programs.command", "compare": "compare", "promises": "promises",
-            "new": "new", "trainers": "trainers.command", "versions": "versions"}
+            "new": "new", "trainers": "trainers.command", "versions": "adapters.versions"}
 NEEDS = ("pytest", "hypothesis")
 WITHOUT_THEM = {"new", "promises", "trainers"}
 

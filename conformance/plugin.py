@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from refdist.conformance import expected_failures, options, page, properties, report
-from refdist.conformance.adapter import Unusable
 from refdist.conformance.chapters import Case, cases, having
 from refdist.conformance.examples import Code
 from refdist.conformance.judging import Verdict
 from refdist.conformance.notation import on_one_line
+from refdist.conformance.protocol import Unusable
 from refdist.conformance.report import Row
 from refdist.conformance.session import Tester, tester
 

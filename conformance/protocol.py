@@ -22,7 +22,6 @@ from collections.abc import Collection
 from typing import Any, NamedTuple, TypeAlias
 
 from refdist.conformance import capabilities, results
-from refdist.conformance.adapter import Unusable
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import BEFORE, Answer, Code, Program, program
 from refdist.conformance.notation import cut, on_one_line
@@ -88,6 +87,10 @@ MESSAGES = {
 ANSWERS = tuple(MESSAGES["answer"])[1:]
 
 Message: TypeAlias = "dict[str, Any]"
+
+
+class Unusable(Exception):
+    """An implementation cannot be tested at all: it cannot be started, or does not speak the protocol of the suite."""
 
 
 def written(kind: str, /, **fields: object) -> Message:

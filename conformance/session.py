@@ -1,6 +1,6 @@
 """Sessions: how an implementation is run, so that whatever it does costs one case.
 
-An adapter in Python runs in a process of its own (`child.py`), as a testee in another language does, and both speak the
+An adapter in Python runs in a process of its own (`adapter/`), as a testee in another language does, and both speak the
 same protocol (`protocol.py`); only on request does an adapter run in this process, where a crash or a hang is the end
 of everything.  There is one place where results are compared (`judging`), and one form in which they come.
 
@@ -19,17 +19,13 @@ from __future__ import annotations
 import atexit
 import json
 import shlex
-import sys
 import time
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import refdist
 from refdist.conformance import protocol
-from refdist.conformance.adapter import Adapter, Unusable, load
 from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import Answer, Program, program
@@ -37,12 +33,11 @@ from refdist.conformance.judging import NEEDS, Verdict, judge
 from refdist.conformance.kept import question
 from refdist.conformance.notation import cut, on_one_line
 from refdist.conformance.process import Broken, Process
-from refdist.conformance.protocol import ANSWERS, Message
+from refdist.conformance.protocol import ANSWERS, Message, Unusable
 
 LIMIT = 30.0  # seconds that a case may take
 START_LIMIT = 120.0  # seconds until an implementation has said who it is
 STARTS = 3  # attempts to start it again
-START = str(Path(__file__).with_name("start.py"))
 
 
 @dataclass(frozen=True)
@@ -102,25 +97,6 @@ class Tester(ABC):
         """Ends the implementation."""
 
 
-class InProcess(Tester):
-    """An adapter in this process."""
-
-    def __init__(self, adapter: Adapter) -> None:
-        self.name, self.version, self.lacks, self.outside, self.profile = protocol.claimed(
-            adapter.name, adapter.version, adapter.lacks, adapter.profile)
-        self._adapter = adapter
-
-    def ask(self, program: Program, case: Case | None = None) -> Reply:
-        """Runs a program here; whatever the adapter raises costs the case."""
-        try:
-            return _reply({"answers": protocol.answers_message(self._adapter.run(program))}, program, "")
-        except Exception as error:
-            return Reply([], "errored", on_one_line(f"{type(error).__name__}: {error}"), traceback.format_exc())
-
-    def close(self) -> None:
-        """Nothing has to be ended."""
-
-
 class Session(Tester):
     """An implementation in a process of its own.
 
@@ -172,7 +148,7 @@ class Session(Tester):
             if not isinstance(error, Broken):
                 raise
             return Reply([], "errored", str(error), process.printed())
-        return _reply(answer, program, process.printed())
+        return read_reply(answer, program, process.printed())
 
     def _answer(self, process: Process) -> Message:
         deadline = time.monotonic() + self._limit
@@ -220,7 +196,8 @@ class Session(Tester):
         raise Unusable(self._given_up)
 
 
-def _reply(message: Message, program: Program, printed: str) -> Reply:
+def read_reply(message: Message, program: Program, printed: str) -> Reply:
+    """What came of a program, from the answer to its question and from what was printed meanwhile."""
     keys = [key for key in ANSWERS if key in message]
     if len(keys) != 1:
         return Reply([], "errored", f"the answer is {cut(message)}; it has one of {', '.join(ANSWERS)}", printed)
@@ -260,10 +237,6 @@ def tester(text: str, limit: float = LIMIT, in_process: bool = False, python: st
         if not command:
             raise Unusable("write testee:COMMAND")
         return Session(command, limit, question)
-    if in_process and python:
-        raise Unusable("--in-process is this Python, and --python is another one")
-    named = [text, strategy] if strategy else [text]
-    if in_process:
-        return InProcess(load(*named))
-    start = [python, START] if python else [sys.executable, "-m", "refdist.conformance.child"]
-    return Session([*start, *named], limit)
+    from refdist.conformance.adapter.session import tester_of_adapter
+
+    return tester_of_adapter(text, limit, in_process, python, strategy)

@@ -43,9 +43,9 @@ from changes import bytes_changed, value_changed, written_twice
 import refdist
 from refdist.checkpoints import files
 from refdist.conformance import chapters, notation, process, protocol, session
-from refdist.conformance.adapter import Unusable
 from refdist.conformance.examples import program
 from refdist.conformance.judging import judge
+from refdist.conformance.protocol import Unusable
 from refdist.data import TextLineDataset, TFRecordDataset
 from refdist.train import Checkpoint, CheckpointManager, latest_checkpoint, load_checkpoint
 

@@ -10,12 +10,13 @@ import tokenize
 
 import pytest
 
-from refdist.conformance import capabilities, kept, protocol, session
-from refdist.conformance.adapter import Unusable
+from refdist.conformance import capabilities, kept, protocol
+from refdist.conformance.adapter.session import InProcess
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import BASIS, needs, words
 from refdist.conformance.chapters import cases
 from refdist.conformance.examples import Code, Program, program
+from refdist.conformance.protocol import Unusable
 from refdist.conformance.recording import replay
 
 CASES = [case for case in cases() if not case.example.parameters]
@@ -120,7 +121,7 @@ def test_what_an_implementation_lacks_is_skipped_with_the_reason() -> None:
     class Partial(Simulated):
         lacks = frozenset({"variables", "workers"})
 
-    partial = session.InProcess(Partial())
+    partial = InProcess(Partial())
     verdicts = {case.name: partial.run(case) for case in CASES[::10]}
     for case in CASES[::10]:
         missing = needs(program(case)) & Partial.lacks

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from refdist.conformance import session
-from refdist.conformance.adapter import Unusable
 from refdist.conformance.chapters import cases
 from refdist.conformance.judging import Verdict
+from refdist.conformance.protocol import Unusable
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None,
                                                    reason="needs TensorFlow in this environment")]

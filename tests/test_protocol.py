@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from refdist.conformance import protocol, session
-from refdist.conformance.adapter import Unusable
+from refdist.conformance.adapter.session import START
 from refdist.conformance.capabilities import PROFILES, TABLE
+from refdist.conformance.protocol import Unusable
 
-MODULE = [sys.executable, "-m", "refdist.conformance.child", "refdist"]
+MODULE = [sys.executable, "-m", "refdist.conformance.adapter.child", "refdist"]
 OUTSIDE = set(TABLE) - PROFILES["collectives"][1]
-START = [sys.executable, session.START, "refdist.conformance.adapters.simulated:Simulated"]
+SCRIPT = [sys.executable, START, "refdist.conformance.adapters.simulated:Simulated"]
 
 
 @pytest.mark.parametrize("stated", [protocol.PROTOCOL + 1, protocol.PROTOCOL - 1, str(protocol.PROTOCOL), None,
@@ -60,7 +61,7 @@ def test_an_adapter_says_its_profile() -> None:
     assert "profile" not in protocol.implementation("mine", "1", frozenset())
 
 
-@pytest.mark.parametrize("command", [MODULE, START], ids=["child", "start"])
+@pytest.mark.parametrize("command", [MODULE, SCRIPT], ids=["child", "start"])
 def test_the_process_of_an_adapter_ends_before_the_adapter_is_made(command: list[str]) -> None:
     said = {**protocol.suite("0"), "protocol": protocol.PROTOCOL + 1}
     done = subprocess.run(command, input=json.dumps(said) + "\n", capture_output=True, text=True)

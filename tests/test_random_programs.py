@@ -16,6 +16,7 @@ import refdist
 import refdist.tf
 from refdist.checkpoints import checkpoint
 from refdist.conformance import chapters, session
+from refdist.conformance.adapter.session import InProcess
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import TABLE, needs
 from refdist.conformance.chapters import Case
@@ -37,7 +38,7 @@ from refdist.conformance.random_programs.comparison import Comparison, Kind, cas
 from refdist.conformance.random_programs.operations import Family
 from refdist.conformance.random_programs.writer import RandomProgram, Writer
 from refdist.conformance.results import Result
-from refdist.conformance.session import InProcess, Reply
+from refdist.conformance.session import Reply
 
 WORKED = Path(chapters.__file__).parent / "testees" / "worked.py"
 FILE = Path(__file__).parent.parent / "conformance" / "expected" / "tensorflow_random.txt"

@@ -19,12 +19,12 @@ import pytest
 from hypothesis.errors import Flaky
 
 from refdist.conformance import properties, protocol, session
-from refdist.conformance.adapter import Unusable
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import TABLE, needs
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.examples import Code, Program, program
 from refdist.conformance.judging import Verdict
+from refdist.conformance.protocol import Unusable
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from refdist.conformance import session, start
-from refdist.conformance.adapter import Unusable
+from refdist.conformance import session
+from refdist.conformance.adapter import start
 from refdist.conformance.adapters.tensorflow import CRASHED, TensorFlow
 from refdist.conformance.examples import Code, Program
+from refdist.conformance.protocol import Unusable
 
 ALONE = '''
 import sys
@@ -56,7 +57,7 @@ def test_the_process_of_an_adapter_needs_the_standard_library_only(python: str) 
     [answer] = implementation.ask(Program("Default", "example", None, Code(source, 1), (1, 2))).answers
     implementation.close()
     imported = str(answer[1]).split()
-    assert {"refdist.conformance.child", "refdist.conformance.adapters.tensorflow", "own"} < set(imported)
+    assert {"refdist.conformance.adapter.child", "refdist.conformance.adapters.tensorflow", "own"} < set(imported)
     known = re.compile(r"(refdist|refdist\.conformance|own|__main__|" + "|".join(sys.stdlib_module_names) + r")(\..+)?")
     assert [name for name in imported if not known.fullmatch(name)] == []
     assert answer[2] == str(Path.cwd())

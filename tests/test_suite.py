@@ -523,7 +523,7 @@ TESTEE = f"testee:{shlex.quote(sys.executable)} 'my testee.py' own:Wrong"
 
 
 def written(folder: Path) -> None:
-    (folder / "my testee.py").write_text("from refdist.conformance.child import main\nmain()\n")
+    (folder / "my testee.py").write_text("from refdist.conformance.adapter.child import main\nmain()\n")
 
 
 def test_what_failed_is_run_again_for_the_same_testee_only(suite, tmp_path: Path) -> None:

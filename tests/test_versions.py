@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from refdist.conformance import versions
+from refdist.conformance.adapters import versions
 from refdist.conformance.chapters import Chapter, cases, load
 
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from refdist.conformance.adapter import Unusable
 from refdist.conformance.options import quoted
+from refdist.conformance.protocol import Unusable
 from refdist.conformance.trainers import clauses, jobs, verdicts
 from refdist.conformance.trainers.runner import LIMIT, run
 

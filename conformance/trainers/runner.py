@@ -22,8 +22,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from refdist.conformance.adapter import Unusable
 from refdist.conformance.process import Broken, Process
+from refdist.conformance.protocol import Unusable
 from refdist.conformance.trainers import jobs
 from refdist.conformance.trainers.jobs import Job
 

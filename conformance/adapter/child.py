@@ -1,4 +1,4 @@
-"""The process of an adapter in Python: `python -m refdist.conformance.child ADAPTER [STRATEGY]`.
+"""The process of an adapter in Python: `python -m refdist.conformance.adapter.child ADAPTER [STRATEGY]`.
 
 It speaks the protocol as a testee does.  Examples may print, read, fork and hang: so the standard output and input are
 moved away first and what they were is known here only, a thread watches for the end of the input, where the process

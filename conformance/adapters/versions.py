@@ -44,8 +44,8 @@ from refdist.conformance.report import OUTCOMES, Row
 TENSORFLOW = ("2.12.1", "2.13.1", "2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 LIBRARIES = {"torch": "torch==2.15.0", "jax": "jax==0.10.2"}  # libraries of collectives: an adapter, and its package
 CHAPTERS = ("all_reduce", "all_gather")  # that they are asked
-REASONS = Path(__file__).parent / "expected" / "versions.txt"
-ADAPTERS = Path(__file__).parent / "adapters"
+REASONS = Path(__file__).parents[1] / "expected" / "versions.txt"
+ADAPTERS = Path(__file__).parent
 LONGEST = 240  # characters of a message
 WIDTH = 120  # of the page
 NOTHING_SELECTED = 5  # the exit status where no case of the changed clauses is asked for

@@ -23,7 +23,10 @@ from typing import Any
 
 from refdist.conformance.adapters import CLASSES
 from refdist.conformance.examples import Answer, Program, run_example
+from refdist.conformance.protocol import Unusable
 from refdist.conformance.results import Result
+
+__all__ = ["EXCEPTIONS", "Adapter", "Unusable", "load"]
 
 # What an exception is called; the first row of whose class it is an instance decides.
 EXCEPTIONS: tuple[tuple[type[BaseException], str], ...] = (
@@ -78,10 +81,6 @@ class Adapter(ABC):
     def execute(self, program: Program, answer: Answer) -> Answer:
         """Runs the program of one worker in this process, and puts what was observed into `answer`."""
         return run_example(self, program, answer)
-
-
-class Unusable(Exception):
-    """An implementation cannot be tested at all: it cannot be started, or does not speak the protocol of the suite."""
 
 
 def load(text: str, strategy: str = "") -> Adapter:

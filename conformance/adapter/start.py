@@ -25,7 +25,7 @@ def bare(name: str, *folders: str) -> None:
 
 
 def main() -> None:
-    """Runs `child.main` with the modules that lie beside this file."""
+    """Runs `child.main` with the modules of this package and of that around it."""
     if sys.version_info < OLDEST:
         running, oldest = (".".join(map(str, version)) for version in (sys.version_info[:2], OLDEST))
         sys.exit(f"{sys.executable} is Python {running}; an adapter needs {oldest} or later")
@@ -33,8 +33,8 @@ def main() -> None:
     # What a script is run with first is its own folder, whose modules are called as some of the standard library are.
     sys.path[:] = [os.getcwd(), *(path for path in sys.path if os.path.realpath(path) != here)]
     bare("refdist")
-    bare("refdist.conformance", here)
-    from refdist.conformance import child
+    bare("refdist.conformance", os.path.dirname(here))
+    from refdist.conformance.adapter import child
 
     child.main()
 
