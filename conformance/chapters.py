@@ -118,7 +118,9 @@ class Case:
 
     def drawn(self, values: Mapping[str, object]) -> Case:
         """The case of a property with a value for each of its names."""
-        return Case(self.chapter, self.clause, self.example.drawn(values), self.strategy, tuple(values.items()))
+        # Hypothesis draws the names in any order.
+        ordered = tuple((name, values[name]) for name in self.example.parameters)
+        return Case(self.chapter, self.clause, self.example.drawn(values), self.strategy, ordered)
 
     @property
     def identifier(self) -> str:

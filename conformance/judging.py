@@ -5,8 +5,8 @@ It is given the case, with its results, and the answers; it never meets the impl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from refdist.conformance.chapters import Case
@@ -18,6 +18,8 @@ from refdist.conformance.results import INTS, Result, integer, kinds_of, real
 
 # How the message of a case begins that is skipped because capabilities are missing; their names follow.
 NEEDS = "needs "
+# Of the outcomes that a property has with several values, the heaviest is its own.
+WEIGHTS = {"passed": 0, "skipped": 1, "unsupported": 2, "errored": 3, "failed": 3}
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,24 @@ def judge(case: Case, answers: Sequence[Answer], bitwise: bool = False, output: 
         if holds and (difference := _violated(holds, observed, case)):
             return Verdict(case, "failed", difference, line, f"holds {holds}", "; ".join(map(shown, observed)), output)
     return Verdict(case, "passed", output=output)
+
+
+def heaviest(case: Case, verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on a property: the first of the heaviest ones that it has with several values.
+
+    Args:
+        case: the property.
+        verdicts: on it with values for its names; none is asked for after one that nothing outweighs.
+    """
+    worst = Verdict(case, "passed")
+    for verdict in verdicts:
+        if WEIGHTS[verdict.outcome] > WEIGHTS[worst.outcome]:
+            values = ", ".join(f"{name} = {value!r}" for name, value in verdict.case.values)
+            where = "" if verdict.outcome == "skipped" else f", where {values}"
+            worst = replace(verdict, case=case, message=verdict.message + where)
+        if WEIGHTS[worst.outcome] == max(WEIGHTS.values()):
+            break
+    return worst
 
 
 def comparable(answer: Answer, strategy: str) -> Answer:

@@ -1,17 +1,19 @@
 """The cases that are kept as data, in `cases.jsonl`, and what a testee is asked.
 
 To record a case takes longer than most testees need to answer it. So what is asked is taken from the file, where that
-has the case as the chapter says it; any other one (a chapter that has just been changed, values of a property beyond
-the first) is recorded when it is asked.
+has the case as the chapter says it; any other one (of a chapter that has just been changed) is recorded when it is
+asked. A property is kept with the values that it is asked with, so that they are the same for every testee, whatever
+the version of Hypothesis.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,20 @@ def question(case: Case) -> Message:
         # What refdist says of the program while it is recorded is not about the implementation that is tested.
         warnings.simplefilter("ignore")
         return record.question(case)
+
+
+def draws(case: Case) -> list[Case]:
+    """A property with each of the values that are kept for its names, the simplest first."""
+    drawn = [case.drawn(_values(kept["python"]["example"]["source"], case.example.parameters))
+             for name, kept in _cases_of_clause(case.clause.name).items() if name.startswith(f"{case.name}, ")]
+    return sorted(drawn, key=lambda one: (len(one.name), one.name))
+
+
+def _values(source: str, names: Collection[str]) -> dict[str, object]:
+    """What a program assigns to the names of its property."""
+    return {statement.targets[0].id: ast.literal_eval(statement.value) for statement in ast.parse(source).body
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+            and statement.targets[0].id in names}
 
 
 @functools.cache

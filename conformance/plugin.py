@@ -19,7 +19,7 @@ import pytest
 from refdist.conformance import expected_failures, options, page, properties, report
 from refdist.conformance.chapters import Case, cases, having
 from refdist.conformance.examples import Code
-from refdist.conformance.judging import Verdict
+from refdist.conformance.judging import Verdict, heaviest
 from refdist.conformance.notation import on_one_line
 from refdist.conformance.protocol import Unusable
 from refdist.conformance.report import Row
@@ -192,6 +192,8 @@ def _verdict(case: Case, run: Run, bitwise: bool) -> Verdict:
     implementation = run.tester
     if implementation is None:
         return Verdict(case, "errored", run.unusable)
+    if draws := case.example.parameters and implementation.draws(case):
+        return heaviest(case, (implementation.run(drawn, bitwise) for drawn in draws))
     if case.example.parameters:
         return properties.examine(case, lambda drawn: implementation.run(drawn, bitwise))
     return implementation.run(case, bitwise)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 from refdist.conformance.chapters import Case
+from refdist.conformance.judging import WEIGHTS as _WEIGHTS
 from refdist.conformance.judging import Verdict
 
 DRAWS = 20
-# Of several draws the heaviest outcome is that of the property, and of equal ones the last.
-_WEIGHTS = {"passed": 0, "skipped": 1, "unsupported": 2, "errored": 3, "failed": 3}
 
 
 def examine(case: Case, run: Callable[[Case], Verdict], count: int = DRAWS) -> Verdict:

@@ -25,12 +25,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import refdist
-from refdist.conformance import protocol
+from refdist.conformance import kept, protocol
 from refdist.conformance.capabilities import needs
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import Answer, Program, program
 from refdist.conformance.judging import NEEDS, Verdict, judge
-from refdist.conformance.kept import question
 from refdist.conformance.notation import cut, on_one_line
 from refdist.conformance.process import Broken, Process
 from refdist.conformance.protocol import ANSWERS, Message, Unusable
@@ -79,6 +78,10 @@ class Tester(ABC):
         """Whether a case needs more than the profile that the implementation claims."""
         return bool(self.outside) and not needs(program(case)).isdisjoint(self.outside)
 
+    def draws(self, case: Case) -> Sequence[Case]:
+        """A property with the values that the implementation is asked with; none where any values may be drawn."""
+        return ()
+
     def run(self, case: Case, bitwise: bool = False) -> Verdict:
         """Runs a case and compares."""
         if verdict := self.skipped(case):
@@ -104,20 +107,26 @@ class Session(Tester):
         command: what starts it.
         limit: seconds that a case may take.
         question: a case as it is sent.
+        draws: a property with the values that it is asked with; none where any may be drawn.
 
     Raises:
         Unusable: it cannot be started, or does not say who it is.
     """
 
     def __init__(self, command: Sequence[str], limit: float = LIMIT,
-                 question: Callable[[Case], Message] = protocol.case_message) -> None:
-        self._command, self._limit, self._question = list(command), limit, question
+                 question: Callable[[Case], Message] = protocol.case_message,
+                 draws: Callable[[Case], Sequence[Case]] = lambda case: ()) -> None:
+        self._command, self._limit, self._question, self._draws = list(command), limit, question, draws
         self._number = 0
         self._given_up = ""
         self._process: Process | None
         self._process, made = self._started()
         self.name, self.version, self.lacks, self.outside, self.profile = made
         atexit.register(self.close)
+
+    def draws(self, case: Case) -> Sequence[Case]:
+        """A property with the values that it is asked with, as the session was told."""
+        return self._draws(case)
 
     def close(self) -> None:
         """Ends the process: by itself if it is waiting for a question, by force if it does not."""
@@ -236,7 +245,7 @@ def tester(text: str, limit: float = LIMIT, in_process: bool = False, python: st
             raise Unusable(f"{text}: {error}") from None
         if not command:
             raise Unusable("write testee:COMMAND")
-        return Session(command, limit, question)
+        return Session(command, limit, kept.question, kept.draws)
     from refdist.conformance.adapter.session import tester_of_adapter
 
     return tester_of_adapter(text, limit, in_process, python, strategy)

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from refdist.conformance import kept
+from refdist.conformance import kept, properties
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.recording import record
 
@@ -30,6 +30,22 @@ def test_a_case_that_is_not_as_it_is_kept_is_recorded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(record, "recorded", lambda case: ["anew"])
     for changed in (dataclasses.replace(case, strategy="Mirrored 4"), dataclasses.replace(case, example=edited)):
         assert kept.question(changed)["programs"] == ["anew"]
+
+
+def test_every_property_is_kept_with_twenty_values_or_all_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "question", lambda case: pytest.fail(f"{case.name} is recorded: run `make cases`"))
+    few = {"cross_device_ops.merged-options": 16, "all_reduce.indexed-slices-of-different-length": 16}
+    for case in cases():
+        if case.example.parameters:
+            draws = kept.draws(case)
+            assert len({drawn.name for drawn in draws}) == len(draws) == few.get(case.clause.name, properties.DRAWS)
+            assert [kept.question(drawn)["name"] for drawn in draws] == [drawn.name for drawn in draws]
+
+
+def test_the_simplest_values_of_a_property_are_asked_first() -> None:
+    [first, second, *_, last] = kept.draws(next(case for case in cases() if case.name == "all_reduce.sums-of-ints-wrap "
+                                                                                        "@ Mirrored 2"))
+    assert first.values == (("a", 0), ("b", 0)) and len(second.name) <= len(last.name)
 
 
 def test_what_refdist_says_of_a_program_is_not_said_of_a_testee(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis.errors import Flaky
 
-from refdist.conformance import properties, protocol, session
+from refdist.conformance import judging, properties, protocol, session
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import TABLE, needs
 from refdist.conformance.chapters import Case, cases
@@ -428,6 +428,19 @@ def test_a_failure_counts_whatever_other_values_come_to() -> None:
         left = ["passed", *outcomes]
         verdict = properties.examine(case, lambda drawn, left=left: Verdict(drawn, left.pop(0) if left else "passed"))
         assert verdict.outcome == outcomes[0]
+
+
+@pytest.mark.parametrize(("outcomes", "heaviest", "asked"), [
+    (["passed", "passed", "passed"], "passed", 3), (["skipped", "passed", "failed"], "failed", 3),
+    (["passed", "errored", "failed"], "errored", 2), (["unsupported", "skipped", "unsupported"], "unsupported", 3)])
+def test_of_kept_values_the_simplest_with_the_heaviest_outcome_is_the_verdict(outcomes: list[str], heaviest: str,
+                                                                              asked: int) -> None:
+    case = next(case for case in cases() if case.name == "all_reduce.sums-of-ints-wrap @ Mirrored 2")
+    left = [Verdict(case.drawn({"b": i, "a": 2}), outcome, "why") for i, outcome in enumerate(outcomes)]
+    verdict = judging.heaviest(case, (left.pop(0) for _ in outcomes))
+    assert (verdict.outcome, verdict.case, len(outcomes) - len(left)) == (heaviest, case, asked)
+    where = f"why, where a = 2, b = {outcomes.index(heaviest)}"
+    assert verdict.message == ("" if heaviest == "passed" else where)
 
 
 def test_a_mistake_of_the_suite_is_no_verdict_also_if_it_is_made_once() -> None:

@@ -18,8 +18,7 @@ import refdist.conformance
 from refdist.conformance import kept, session
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.judging import Verdict
-from refdist.conformance.properties import drawn
-from refdist.conformance.recording import dump
+from refdist.conformance.properties import DRAWS, drawn
 
 FOLDER = Path(refdist.conformance.__file__).parent / "testees"
 PAGE = Path(__file__).parents[1] / "docs" / "testing-your-implementation.md"
@@ -53,7 +52,7 @@ def verdicts(source: Path, chosen: list[Case]) -> list[Verdict]:
 
 def every(clause: str = "") -> list[Case]:
     chosen = [one for one in cases() if clause in ("", one.clause.name)]
-    return [case for one in chosen for case in (drawn(one, dump.DRAWS) if one.example.parameters else [one])]
+    return [case for one in chosen for case in (drawn(one, DRAWS) if one.example.parameters else [one])]
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,9 @@
 """The command `python -m refdist.conformance dump cases.jsonl`: all cases as data.
 
-Every line of the file is an example of a chapter, as `cases.schema.json` says; a property is there with a few values
-for its names. The strategies that an example is run on are its `cases`, and where what it does is the same on several
-of them, they share an entry of `programs`. `kept.cases_of` takes a line apart into what a testee is asked and what is
-expected of it.
+Every line of the file is an example of a chapter, as `cases.schema.json` says; a property is there with the values
+that testees are asked. The strategies that an example is run on are its `cases`, and where what it does is the same on
+several of them, they share an entry of `programs`. `kept.cases_of` takes a line apart into what a testee is asked and
+what is expected of it.
 
 The file is generated and committed, so that a project without Python can take it from the repository or from a
 release; a test demands that it is what the chapters say.
@@ -22,11 +22,9 @@ from typing import Any
 import refdist
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.kept import SHARED
-from refdist.conformance.properties import drawn
+from refdist.conformance.properties import DRAWS, drawn
 from refdist.conformance.protocol import SCHEMA
 from refdist.conformance.recording.record import record
-
-DRAWS = 3  # of each property
 
 
 def main(arguments: list[str]) -> int:
