@@ -1,14 +1,45 @@
-"""Tests an implementation of tf.distribute with the specification, or does one of these:
+"""The command: tests an implementation of tf.distribute with the specification, or does what `COMMANDS` says."""
 
-    python -m refdist.conformance [OPTION ...]                 tests an implementation, refdist itself if none is named
-    python -m refdist.conformance dump FILE                    writes the cases as data for other languages
-    python -m refdist.conformance random --against ADAPTER     compares two implementations on random programs
-    python -m refdist.conformance compare A B --report FOLDER  puts several reports on one page
-    python -m refdist.conformance promises --find WORDS        what becomes of a sentence of the documents
-    python -m refdist.conformance new --language js FOLDER     writes a testee to begin with; also python, lua, go
-    python -m refdist.conformance trainers --command COMMAND   tests a program that trains on several replicas
-    python -m refdist.conformance versions FOLDER              TensorFlow 2.12 to 2.21, and what changed between them
+from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from .distribution import COMMAND, PACKAGE, WHOLE
+
+
+class Command(NamedTuple):
+    """What the first argument may be.
+
+    Attributes:
+        module: whose `main` takes the other arguments.
+        arguments: what they look like.
+        about: what it does.
+        apart: whether it is in the distribution, too, that refdist is not in.
+    """
+
+    module: str
+    arguments: str
+    about: str
+    apart: bool = False
+
+
+COMMANDS = {
+    "dump": Command("recording.dump", "FILE", "writes the cases as data for other languages"),
+    "random": Command("random_programs.command", "--against ADAPTER", "compares two on random programs"),
+    "compare": Command("compare", "A B --report FOLDER", "puts several reports on one page", apart=True),
+    "promises": Command("promises", "--find WORDS", "what becomes of a sentence of the documents", apart=True),
+    "new": Command("new", "--language js FOLDER", "writes a testee to begin with; also python, lua, go", apart=True),
+    "trainers": Command("trainers.command", "--command COMMAND", "tests a program that trains on several replicas"),
+    "versions": Command("adapters.versions", "FOLDER", "TensorFlow 2.12 to 2.21, and what changed between them"),
+}
+NEEDS = ("pytest", "hypothesis")
+WITHOUT_THEM = {"new", "promises", "trainers"}
+EXIT_STATUSES = """\
 Exit status:
     0  every case passed, failed as expected, or was skipped
     1  a case failed, or was expected to fail and did not
@@ -18,19 +49,16 @@ Exit status:
     5  no case was selected, or not one could be judged
 """
 
-from __future__ import annotations
 
-import sys
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-
-from refdist import errors
-
-COMMANDS = {"dump": "recording.dump", "random": "random_programs.command", "compare": "compare", "promises": "promises",
-            "new": "new", "trainers": "trainers.command", "versions": "adapters.versions"}
-NEEDS = ("pytest", "hypothesis")
-WITHOUT_THEM = {"new", "promises", "trainers"}
+def about() -> str:
+    """What the command does, for `--help`."""
+    rows = [(f"{COMMAND} [OPTION ...]",
+             "tests an implementation, refdist itself if none is named" if WHOLE else "tests a testee")]
+    rows += [(f"{COMMAND} {name} {command.arguments}", command.about) for name, command in COMMANDS.items()
+             if WHOLE or command.apart]
+    width = max(len(usage) for usage, _ in rows)
+    return "\n".join(["Tests an implementation of tf.distribute with the specification, or does one of these:", "",
+                      *(f"    {usage:{width}}  {what}" for usage, what in rows), "", EXIT_STATUSES])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,24 +66,34 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     command = COMMANDS.get(given[0]) if given else None
     if command is None and {"-h", "--help"} & set(given):
-        from refdist.conformance.options import help_text
+        from .options import help_text
 
-        print(help_text(__doc__ or ""))
+        print(help_text(about()))
         return 0
-    missing = [name for name in NEEDS if find_spec(name) is None]
-    if missing and not WITHOUT_THEM.intersection(given[:1]):
-        raise errors.error("RD27", "refdist.conformance", f"{' and '.join(missing)} is not installed",
-                           f"Run `pip install {' '.join(NEEDS)}`.")
+    if WHOLE and not WITHOUT_THEM.intersection(given[:1]):
+        _demand(NEEDS)
+    if command and not (WHOLE or command.apart):
+        print(f"ERROR: {given[0]} is a command of refdist itself: `python -m refdist.conformance {given[0]} "
+              f"{command.arguments}`, after `pip install 'refdist[conformance]'`", file=sys.stderr)
+        return 4
     if command:
-        return int(import_module(f"refdist.conformance.{command}").main(given[1:]))
+        return int(import_module(f"{PACKAGE}.{command.module}").main(given[1:]))
     import pytest
 
-    from refdist.conformance.options import memory
+    from .options import memory
 
     folder = Path(__file__).parent
-    return int(pytest.main([str(folder / "suite.py"), "-p", "refdist.conformance.plugin", "--import-mode=importlib",
+    return int(pytest.main([str(folder / "suite.py"), "-p", f"{PACKAGE}.plugin", "--import-mode=importlib",
                             "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-o",
                             f"cache_dir={memory(given)}", "-q", "-rN", "--no-header", *given]))
+
+
+def _demand(packages: Sequence[str]) -> None:
+    if missing := [name for name in packages if find_spec(name) is None]:
+        from refdist import errors
+
+        raise errors.error("RD27", PACKAGE, f"{' and '.join(missing)} is not installed",
+                           f"Run `pip install {' '.join(NEEDS)}`.")
 
 
 if __name__ == "__main__":

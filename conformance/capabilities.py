@@ -19,7 +19,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from refdist.conformance.examples import Program
+from .examples import Program
 
 # A capability, what it is, and the words of programs that need it.
 ROWS = (

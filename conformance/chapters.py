@@ -41,8 +41,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from refdist.conformance.programs import STRATEGY, Example, NotAProgram, size
-from refdist.conformance.programs import read as read_program
+from .programs import STRATEGY, Example, NotAProgram, size
+from .programs import read as read_program
 
 SPEC = Path(__file__).parent / "spec"
 # In reading order.

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from refdist.conformance import page, report
+from . import page, report
+from .distribution import COMMAND
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes one report from several; returns the exit status."""
-    parser = argparse.ArgumentParser("python -m refdist.conformance compare", description="Puts the runs of several "
+    parser = argparse.ArgumentParser(f"{COMMAND} compare", description="Puts the runs of several "
                                      "reports into one, whose page shows them side by side, and where they differ.")
     parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="a report.json, or its folder")
     parser.add_argument("--report", required=True, type=Path, metavar="FOLDER",

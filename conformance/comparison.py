@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from refdist.conformance.notation import shown
-from refdist.conformance.results import COMPLEX, FLOATS, INTS, Result, integer, kinds_of, real, unit
+from .notation import shown
+from .results import COMPLEX, FLOATS, INTS, Result, integer, kinds_of, real, unit
 
 ULPS = 2
 

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from refdist.conformance.chapters import Case
-from refdist.conformance.programs import Example
-from refdist.conformance.results import Result
+from .chapters import Case
+from .programs import Example
+from .results import Result
 
 if TYPE_CHECKING:
-    from refdist.conformance.adapter import Adapter
+    from .adapter import Adapter
 
 # What a worker observed, by the number of the statement: the results of those that have one in the chapter, and the
 # error of the one that ended the example too early.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from refdist.conformance.chapters import Case
+from .chapters import Case
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from refdist.conformance.chapters import Case
-from refdist.conformance.comparison import differences
-from refdist.conformance.examples import BEFORE, Answer
-from refdist.conformance.notation import shown
-from refdist.conformance.programs import Expectation, size
-from refdist.conformance.results import INTS, Result, integer, kinds_of, real
+from .chapters import Case
+from .comparison import differences
+from .examples import BEFORE, Answer
+from .notation import shown
+from .programs import Expectation, size
+from .results import INTS, Result, integer, kinds_of, real
 
 # How the message of a case begins that is skipped because capabilities are missing; their names follow.
 NEEDS = "needs "

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from refdist import errors
+from .distribution import COMMAND
 
 FOLDER = Path(__file__).parent / "scaffolds"
 README = "README.md"
@@ -44,13 +44,17 @@ LANGUAGES = {
 }
 
 
+class NotWritten(ValueError):
+    """A testee cannot be written; the text says why, and what to do instead."""
+
+
 def commands(language: Language) -> list[str]:
     """The commands that run the suite on a testee in the folder of the shell.
 
     >>> commands(LANGUAGES["js"])
-    ['refdist-conformance --adapter "testee:node testee.js" --clause all_reduce']
+    ['python -m refdist.conformance --adapter "testee:node testee.js" --clause all_reduce']
     """
-    run = f'refdist-conformance --adapter "testee:{language.command}" --clause all_reduce'
+    run = f'{COMMAND} --adapter "testee:{language.command}" --clause all_reduce'
     return [language.prepare, run] if language.prepare else [run]
 
 
@@ -58,13 +62,11 @@ def write(language: Language, folder: Path) -> None:
     """Writes a testee and its README into a folder, which is made if it is not there.
 
     Raises:
-        InvalidValueError: RD34, one of the files is there, in which case nothing is written, or the folder cannot be
-            written to.
+        NotWritten: one of the files is there, in which case nothing is written, or the folder cannot be written to.
     """
-    attempted = f"refdist.conformance new in {errors.shown(str(folder))}"
     if there := [name for name in (language.file, README) if (folder / name).exists()]:
-        raise errors.error("RD34", attempted, f"{' and '.join(there)} would be overwritten",
-                           "Name another folder, or move what is there.")
+        raise NotWritten(f"{' and '.join(there)} in {folder} would be overwritten; name another folder, or move what "
+                         f"is there")
     about = (FOLDER / README).read_text(encoding="utf-8").format(
         file=language.file, needs=language.needs, commands="\n".join(f"    {line}" for line in commands(language)))
     try:
@@ -73,13 +75,12 @@ def write(language: Language, folder: Path) -> None:
             with (folder / name).open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise errors.error("RD34", attempted, f"it cannot be written to: {error.strerror}",
-                           "Name a folder that can be written to.") from error
+        raise NotWritten(f"{folder} cannot be written to ({error.strerror}); name a folder that can be") from error
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes a testee and says how it is run; returns the exit status."""
-    parser = argparse.ArgumentParser("python -m refdist.conformance new", description="Writes a testee to begin with, "
+    parser = argparse.ArgumentParser(f"{COMMAND} new", description="Writes a testee to begin with, "
                                      "and a README that says how to run it; it passes cases as it is.")
     parser.add_argument("--language", required=True, choices=LANGUAGES)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="is made if it is not there")
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     language = LANGUAGES[given.language]
     try:
         write(language, given.folder)
-    except errors.InvalidValueError as error:
+    except NotWritten as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
     print(f"{given.folder / language.file} needs {language.needs}. To run it:", f"cd {shlex.quote(str(given.folder))}",

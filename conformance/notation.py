@@ -21,7 +21,7 @@ import math
 import re
 from typing import NamedTuple
 
-from refdist.conformance.results import (
+from .results import (
     COMPLEX,
     DTYPES,
     FLOATS,

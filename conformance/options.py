@@ -12,13 +12,13 @@ import json
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from refdist.conformance.adapters import ROWS
-from refdist.conformance.capabilities import PROFILES, TABLE, needs
-from refdist.conformance.chapters import LEVELS, Case
-from refdist.conformance.examples import program
-from refdist.conformance.session import LIMIT
+from .capabilities import PROFILES, TABLE, needs
+from .chapters import LEVELS, Case
+from .distribution import COMMAND, WHOLE
+from .examples import program
+from .session import LIMIT
 
 DEFAULT = "refdist"
 
@@ -36,23 +36,38 @@ def _concept(text: str) -> str:
     return text
 
 
+Option: TypeAlias = tuple[str, dict[str, Any]]
+
+
+def _of_what_is_tested() -> tuple[Option, ...]:
+    if not WHOLE:
+        return (("--adapter", {
+            "default": "", "metavar": "testee:COMMAND",
+            "help": "what is tested: the command of a testee after `testee:`"}),)
+    from .adapters import ROWS
+
+    return (
+        ("--adapter", {
+            "default": DEFAULT, "metavar": "ADAPTER",
+            "help": f"what is tested: package.module:Class; {', '.join(f'{name} ({what})' for name, _, what in ROWS)}; "
+                    "or the command of a testee after `testee:`"}),
+        ("--python", {
+            "default": "", "metavar": "PYTHON",
+            "help": "the interpreter that the adapter is run with, of an environment in which refdist need not be "
+                    "installed"}),
+        ("--strategy", {
+            "default": "", "metavar": "package.module:make",
+            "help": "another author's strategy, tested inside the implementation: make(devices) makes it, with a "
+                    "replica on each device"}),
+        ("--in-process", {
+            "action": "store_true",
+            "help": "run the adapter in this process: faster, and a crash or a hang ends everything"}),
+    )
+
+
 # Each with what argparse is told of it.
-OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--adapter", {
-        "default": DEFAULT, "metavar": "ADAPTER",
-        "help": f"what is tested: package.module:Class; {', '.join(f'{name} ({what})' for name, _, what in ROWS)}; or "
-                "the command of a testee after `testee:`"}),
-    ("--python", {
-        "default": "", "metavar": "PYTHON",
-        "help": "the interpreter that the adapter is run with, of an environment in which refdist need not be "
-                "installed"}),
-    ("--strategy", {
-        "default": "", "metavar": "package.module:make",
-        "help": "another author's strategy, tested inside the implementation: make(devices) makes it, with a replica "
-                "on each device"}),
-    ("--in-process", {
-        "action": "store_true",
-        "help": "run the adapter in this process: faster, and a crash or a hang ends everything"}),
+OPTIONS: tuple[Option, ...] = (
+    *_of_what_is_tested(),
     ("--limit", {
         "type": _seconds, "default": LIMIT, "metavar": "SECONDS", "help": "that a case may take (%(default)g)"}),
     ("--level", {
@@ -113,7 +128,7 @@ def command(names: Sequence[str], value: Callable[[str], Any]) -> str:
     >>> command(TESTED, {"--adapter": "testee:./mine", "--python": "", "--strategy": ""}.get)
     'python -m refdist.conformance --adapter testee:./mine'
     """
-    return f"python -m refdist.conformance{repeated(names, value)}"
+    return f"{COMMAND}{repeated(names, value)}"
 
 
 def memory(arguments: Sequence[str]) -> Path:
@@ -140,7 +155,7 @@ def help_text(about: str) -> str:
     Args:
         about: the commands and the exit statuses.
     """
-    parser = argparse.ArgumentParser("python -m refdist.conformance", usage="%(prog)s [OPTION ...]", add_help=False,
+    parser = argparse.ArgumentParser(COMMAND, usage="%(prog)s [OPTION ...]", add_help=False,
                                      description=about.strip(), formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="The options of pytest work, too (-k WORDS, -x, --last-failed, --junitxml "
                                             "FILE, with\npytest-xdist -n 2); `python -m pytest --help` lists them.")

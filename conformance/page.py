@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from refdist.conformance.chapters import LEVELS
-from refdist.conformance.report import OUTCOMES, Report, Row
+from .chapters import LEVELS
+from .report import OUTCOMES, Report, Row
 
 TEMPLATE = Path(__file__).with_name("page.html")
 LONGEST = 1000  # characters that are shown of a text of an implementation

@@ -10,20 +10,21 @@ A test that fails without a verdict is a mistake of the suite, and no success or
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from refdist.conformance import expected_failures, options, page, properties, report
-from refdist.conformance.chapters import Case, cases, having
-from refdist.conformance.examples import Code
-from refdist.conformance.judging import Verdict, heaviest
-from refdist.conformance.notation import on_one_line
-from refdist.conformance.protocol import Unusable
-from refdist.conformance.report import Row
-from refdist.conformance.session import Tester, tester
+from . import expected_failures, options, page, report
+from .chapters import Case, cases, having
+from .distribution import VERSION
+from .examples import Code
+from .judging import Verdict, heaviest
+from .notation import on_one_line
+from .protocol import Unusable
+from .report import Row
+from .session import Tester, tester
 
 FAILURES = ("failed", "errored", "unsupported")
 
@@ -105,10 +106,10 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     try:
         run.tester = tester(config.getoption("--adapter"), config.getoption("--limit"),
-                            config.getoption("--in-process"), config.getoption("--python"),
-                            config.getoption("--strategy"))
+                            config.getoption("--in-process", False), config.getoption("--python", ""),
+                            config.getoption("--strategy", ""))
     except Unusable as error:
-        run.unusable = f"{options.repeated(options.TESTED, config.getoption).strip()}: {error}"
+        run.unusable = f"{options.repeated(options.TESTED, config.getoption).strip() or '--adapter'}: {error}"
         if not hasattr(config, "workerinput"):
             raise pytest.UsageError(run.unusable) from None
         return
@@ -163,10 +164,15 @@ def _describe(item: pytest.Item, case: Case) -> None:
                              ("clause", clause.name), ("standing", clause.standing)]
 
 
-def check(case: Case, request: pytest.FixtureRequest) -> None:
+@pytest.fixture
+def check(request: pytest.FixtureRequest) -> Callable[[Case], None]:
     """Runs a case, and passes, skips, xfails or fails the test."""
-    config, run = request.config, request.config.stash[_run]
-    _describe(request.node, case)
+    return lambda case: _check(case, request.node, request.config)
+
+
+def _check(case: Case, item: pytest.Item, config: pytest.Config) -> None:
+    run = config.stash[_run]
+    _describe(item, case)
     before = run.tester.restarts if run.tester else 0
     verdict = _verdict(case, run, config.getoption("--bitwise"))
     restarts = run.tester.restarts - before if run.tester else 0
@@ -179,7 +185,7 @@ def check(case: Case, request: pytest.FixtureRequest) -> None:
             outcome, message = "failed", f"{outcome}, but is expected to fail: {known.line!r}; remove that line"
         else:
             message += f" (it is expected to fail with {known.message!r})"
-    request.node.stash[_judged] = report.row(verdict, outcome, message, known.reason if known else ""), restarts
+    item.stash[_judged] = report.row(verdict, outcome, message, known.reason if known else ""), restarts
     if outcome == "skipped":
         pytest.skip(message)
     if outcome == "expected failure" and known is not None:
@@ -195,6 +201,8 @@ def _verdict(case: Case, run: Run, bitwise: bool) -> Verdict:
     if draws := case.example.parameters and implementation.draws(case):
         return heaviest(case, (implementation.run(drawn, bitwise) for drawn in draws))
     if case.example.parameters:
+        from . import properties  # which needs Hypothesis
+
         return properties.examine(case, lambda drawn: implementation.run(drawn, bitwise))
     return implementation.run(case, bitwise)
 
@@ -279,7 +287,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         write_line(f"the suite itself broke in {run.broken} cases, which say nothing of the implementation")
     if not run.rows and not run.outside:
         return
-    terminalreporter.section(f"conformance of {run.name}")
+    terminalreporter.section(f"conformance of {run.name} to suite {VERSION}")
     if run.outside:
         write_line(f"profile {run.profile}: {run.outside} of {len(run.rows) + run.outside} cases need more and are not "
                    f"counted")

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refdist.conformance.notation import cut, on_one_line, printable
+from .notation import cut, on_one_line, printable
 
 GRACE = 2.0  # seconds between being asked to end and being killed
 ENDING = 5.0  # seconds in which a process ends whose output has ended, on a busy machine

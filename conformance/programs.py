@@ -30,8 +30,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from refdist.conformance.notation import NotAResult, parsed
-from refdist.conformance.results import Result
+from .notation import NotAResult, parsed
+from .results import Result
 
 STRATEGY = re.compile(r"Default|OneDevice|(?:Mirrored|Central) [1-9]\d*|MultiWorker [1-9]\d*x[1-9]\d*|TPU [1248]")
 _FOR = re.compile(r"# for ([a-z_]\w*) in (.+)")

@@ -40,8 +40,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from refdist.conformance import chapters, options
-from refdist.conformance.chapters import Clause
+from . import chapters, distribution, options
+from .chapters import Clause
 
 FOLDER = Path(__file__).parent / "promises"
 FIRST_WORDS = FOLDER / "first-words.txt"
@@ -286,7 +286,7 @@ def _print_rows(text: str, command: str) -> int:
 def main(arguments: list[str]) -> int:
     """Finds what becomes of a sentence, or compares the rows with the pages of the TensorFlow that is installed; 0 if
     there is such a sentence, or if they agree."""
-    parser = argparse.ArgumentParser("python -m refdist.conformance promises", description=main.__doc__)
+    parser = argparse.ArgumentParser(f"{distribution.COMMAND} promises", description=main.__doc__)
     parser.add_argument("page", nargs="*", help="only these pages, and those whose name begins so")
     parser.add_argument("--find", metavar="WORDS", help="a sentence of a page, its first words, or words of what it "
                         "promises: prints which clauses decide it, and how each is run alone on what is tested")

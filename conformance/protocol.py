@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple, TypeAlias
 
-from refdist.conformance import capabilities, results
-from refdist.conformance.chapters import Case
-from refdist.conformance.examples import BEFORE, Answer, Code, Program, program
-from refdist.conformance.notation import cut, on_one_line
-from refdist.conformance.programs import size
+from . import capabilities, results
+from .chapters import Case
+from .examples import BEFORE, Answer, Code, Program, program
+from .notation import cut, on_one_line
+from .programs import size
 
 PROTOCOL = 1
 # The version of the form of a case; see cases.schema.json.

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
 
-import refdist
-from refdist.conformance.chapters import LEVELS, Case, Chapter, Clause
-from refdist.conformance.judging import NEEDS, Verdict
+from .chapters import LEVELS, Case, Chapter, Clause
+from .distribution import VERSION
+from .judging import NEEDS, Verdict
 
 OUTCOMES = ("passed", "failed", "expected failure", "errored", "unsupported", "skipped")
 FILE = "report.json"
@@ -107,7 +107,7 @@ def add(report: Report, name: str, rows: Sequence[Row], cases: Sequence[Case], c
         cases: all that the suite has.
         command: what ran it, without the options that selected cases.
     """
-    report["runs"][name] = {"suite": refdist.__version__, "python": platform.python_version(),
+    report["runs"][name] = {"suite": VERSION, "python": platform.python_version(),
                             "date": datetime.date.today().isoformat(), "command": command,
                             "cases": dict(Counter(case.clause.level for case in cases))}
     place = {case.name: i for i, case in enumerate(cases)}

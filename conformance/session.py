@@ -24,15 +24,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import refdist
-from refdist.conformance import kept, protocol
-from refdist.conformance.capabilities import needs
-from refdist.conformance.chapters import Case
-from refdist.conformance.examples import Answer, Program, program
-from refdist.conformance.judging import NEEDS, Verdict, judge
-from refdist.conformance.notation import cut, on_one_line
-from refdist.conformance.process import Broken, Process
-from refdist.conformance.protocol import ANSWERS, Message, Unusable
+from . import kept, protocol
+from .capabilities import needs
+from .chapters import Case
+from .distribution import COMMAND, VERSION, WHOLE
+from .examples import Answer, Program, program
+from .judging import NEEDS, Verdict, judge
+from .notation import cut, on_one_line
+from .process import Broken, Process
+from .protocol import ANSWERS, Message, Unusable
 
 LIMIT = 30.0  # seconds that a case may take
 START_LIMIT = 120.0  # seconds until an implementation has said who it is
@@ -177,7 +177,7 @@ class Session(Tester):
         except (OSError, ValueError) as error:
             raise Unusable(f"it cannot be started: {error}") from None
         try:
-            process.send(protocol.suite(refdist.__version__))
+            process.send(protocol.suite(VERSION))
             deadline = time.monotonic() + START_LIMIT
             while True:
                 message = process.receive(deadline, f"it has not said who it is within {START_LIMIT:g} s")
@@ -246,6 +246,9 @@ def tester(text: str, limit: float = LIMIT, in_process: bool = False, python: st
         if not command:
             raise Unusable("write testee:COMMAND")
         return Session(command, limit, kept.question, kept.draws)
-    from refdist.conformance.adapter.session import tester_of_adapter
+    if not WHOLE:
+        raise Unusable(f"write {COMMAND} --adapter \"testee:COMMAND\", with what starts the testee; adapters in Python "
+                       f"are tested by `python -m refdist.conformance`, after `pip install 'refdist[conformance]'`")
+    from .adapter.session import tester_of_adapter
 
     return tester_of_adapter(text, limit, in_process, python, strategy)

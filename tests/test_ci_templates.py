@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import apart
 import pytest
 import yaml
 
@@ -47,15 +48,16 @@ def test_every_template_is_named_by_the_page() -> None:
 @pytest.mark.parametrize("name", READ)
 def test_the_shell_lines_run_as_they_stand(name: str, tmp_path: Path) -> None:
     variables, scripts = READ[name]((TEMPLATES / name).read_text())
-    assert set(variables) == {"REFDIST", "TESTEE"}
+    assert set(variables) == {"SUITE", "TESTEE"}
     shutil.copy(TESTEE, tmp_path / "my testee.py")
+    commands = apart.install(tmp_path / "apart")
 
     def run() -> list[int]:
-        # The suite is installed here already, so that pip has nothing to fetch; the options choose some of its cases.
-        env = {**os.environ, "REFDIST": "refdist[conformance]", "TESTEE": "python 'my testee.py'",
+        # The suite is there already, without refdist, so that pip has nothing to fetch; the options choose a few cases.
+        env = {**os.environ, "SUITE": "pytest", "TESTEE": "python 'my testee.py'",
                "PYTEST_ADDOPTS": "--clause all_reduce.sum --clause gather.arrays",
                "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-               "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+               "PATH": os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])}
         return [subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script], cwd=tmp_path,
                                env=env).returncode for script in scripts]
 

@@ -10,6 +10,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import apart
 import pytest
 
 from refdist.conformance import new
@@ -26,7 +27,7 @@ lua54.LuaRuntime().execute(open(sys.argv[1], encoding="utf-8").read())
 def environment(language: str, folder: Path) -> dict[str, str]:
     """Variables with which a shell finds the suite and what runs the language; skips where that is not installed."""
     runs = new.LANGUAGES[language].needs.split()[0].lower()
-    places = [str(Path(sys.executable).parent)]
+    places = [str(apart.install(folder / "apart")), str(Path(sys.executable).parent)]
     if runs == "lua" and shutil.which("lua") is None and find_spec("lupa"):
         (folder / "lua").write_text(LUPA.format(python=sys.executable))
         (folder / "lua").chmod(0o755)
@@ -48,9 +49,10 @@ MISTAKES = {"python": ("sum(column) for", "sum(column) + 1 for"), "js": ("reduce
 @pytest.mark.slow
 @pytest.mark.parametrize("language", new.LANGUAGES)
 def test_the_commands_of_the_readme_pass_cases_at_once_and_find_a_mistake(language: str, tmp_path: Path) -> None:
+    """Where refdist is not installed, which a testee does not need."""
     variables = environment(language, tmp_path)
     folder = tmp_path / "my testee"
-    assert main(["new", "--language", language, str(folder)]) == 0
+    subprocess.run([apart.COMMAND, "new", "--language", language, str(folder)], env=variables, check=True)
     commands = shell_lines(folder / "README.md")
 
     def run(options: str = "") -> tuple[int, str]:
@@ -84,8 +86,8 @@ def test_it_says_how_to_run_what_it_has_written(tmp_path: Path, capsys: pytest.C
 def test_no_file_is_overwritten(there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / there).write_text("mine")
     assert main(["new", "--language", "js", str(tmp_path)]) == 4
-    assert capsys.readouterr().err == (f"ERROR: [RD34] refdist.conformance new in {tmp_path}: {there} would be "
-                                       f"overwritten. Name another folder, or move what is there.\n")
+    assert capsys.readouterr().err == (f"ERROR: {there} in {tmp_path} would be overwritten; name another folder, or "
+                                       f"move what is there\n")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "mine")]
 
 
@@ -96,7 +98,8 @@ def test_wrong_usage_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     capsys.readouterr()
     (tmp_path / "file").touch()
     assert main(["new", "--language", "js", str(tmp_path / "file")]) == 4
-    assert "[RD34]" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert re.fullmatch(r"ERROR: .*/file cannot be written to \(.+\); name a folder that can be\n", told)
 
 
 def test_it_needs_neither_pytest_nor_hypothesis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

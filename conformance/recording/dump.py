@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import refdist
 from refdist.conformance.chapters import Case, cases
+from refdist.conformance.distribution import VERSION
 from refdist.conformance.kept import SHARED
 from refdist.conformance.properties import DRAWS, drawn
 from refdist.conformance.protocol import SCHEMA
@@ -55,7 +55,7 @@ def _line(case: Case, records: list[dict[str, object]]) -> str:
     clause = case.clause
     programs: list[object] = []
     done: dict[str, Any] = {
-        "schema": SCHEMA, "suite": refdist.__version__, "clause": clause.name, "rule": clause.rule,
+        "schema": SCHEMA, "suite": VERSION, "clause": clause.name, "rule": clause.rule,
         "level": clause.level, "page": clause.page, "section": clause.section, "standing": clause.standing,
         **{key: records[0][key] for key in SHARED}, "cases": []}
     for fields in records:

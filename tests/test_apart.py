@@ -1,0 +1,116 @@
+"""The suite without refdist: it says of a testee what refdist's own command says, and what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import apart
+import pytest
+
+import refdist.conformance
+from refdist.conformance.__main__ import COMMANDS
+
+TESTEES = Path(refdist.conformance.__file__).parent / "testees"
+MISTAKES = {"worked.py": ("sum(rows[1:], rows[0])", "rows[0] * len(rows)"),
+            "worked.js": ("elementwise((x, y) => x + y, a", "elementwise((x, y) => x, a")}
+WHOLE = [sys.executable, "-m", "refdist.conformance"]
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> str:
+    """The command of a place without refdist."""
+    return str(apart.install(tmp_path / "apart") / apart.COMMAND)
+
+
+def run(command: list[str], folder: Path, **variables: str) -> tuple[int, str]:
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True)
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def report(folder: Path) -> dict[str, Any]:
+    """The report without the command that is printed below failures."""
+    found: dict[str, Any] = json.loads((folder / "told" / "report.json").read_text())
+    for facts in found["runs"].values():
+        del facts["command"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("testee", MISTAKES)
+def test_its_report_of_a_testee_is_that_of_refdist(testee: str, alone: str, tmp_path: Path) -> None:
+    runs = {".py": sys.executable, ".js": shutil.which("node")}[Path(testee).suffix]
+    if runs is None:
+        pytest.skip("node is not installed")
+    right, wrong = MISTAKES[testee]
+    text = (TESTEES / testee).read_text()
+    assert text.count(right) == 1
+    (tmp_path / testee).write_text(text.replace(right, wrong))
+    options = ["--adapter", f"testee:{runs} {tmp_path / testee}", "--report", "told", "--bitwise",
+               *(f"--clause={chapter}" for chapter in ("names", "all_reduce", "reduce", "dataset_functions"))]
+    printed = {}
+    for name, command in (("whole", WHOLE), ("apart", [alone])):
+        status, printed[name] = run([*command, *options], tmp_path / name)
+        assert status == 1
+    assert report(tmp_path / "apart") == report(tmp_path / "whole")
+    [rows] = report(tmp_path / "apart")["implementations"].values()
+    outcomes = Counter(row["outcome"] for row in rows)
+    assert outcomes["passed"] > 20 and outcomes["failed"] > 5
+    assert [row for row in rows if re.search(r", where \w+ = ", row["message"])]  # a property
+    again = re.compile(r"python -m refdist\.conformance|refdist-conformance")
+    assert len({re.sub(r" in [\d.:() ]+s.*", "", again.sub("it", text)) for text in printed.values()}) == 1
+    assert " to suite 0.1.0 ==" in printed["apart"]
+
+
+@pytest.mark.slow
+def test_what_failed_last_is_run_again_by_the_command_that_a_failure_shows(alone: str, tmp_path: Path) -> None:
+    assert run([alone, "new", "--language", "python", "."], tmp_path)[0] == 0
+    text = (tmp_path / "testee.py").read_text()
+    (tmp_path / "testee.py").write_text(text.replace("sum(column) for", "sum(column) + 1 for"))
+    python = f"testee:{sys.executable} testee.py"
+    options = ["--adapter", python, "--profile", "collectives", "--clause", "all_reduce.sum"]
+    status, printed = run([alone, *options], tmp_path)
+    [failed] = set(re.findall(r"(\d+) failed", printed))
+    assert status == 1
+    status, printed = run([alone, "--adapter", python, "--last-failed", "--clause", "all_reduce"], tmp_path)
+    assert status == 1 and f"\n{failed} failed, " in printed
+    again = re.findall(r"run alone: (.*)", printed)[0]
+    assert again.startswith(f'{apart.COMMAND} --adapter "{python}" --clause all_reduce.sum -k ')
+    places = os.pathsep.join([str(Path(alone).parent), os.environ["PATH"]])
+    assert run(["sh", "-c", again], tmp_path, PATH=places)[0] == 1
+
+
+def test_a_sentence_of_the_documents_is_found(alone: str, tmp_path: Path) -> None:
+    options = ["promises", "--find", "All-reduces value across all", "--adapter", "testee:./mine"]
+    (status, printed), (_, whole) = run([alone, *options], tmp_path), run([*WHOLE, *options], tmp_path)
+    assert status == 0 and "run alone: refdist-conformance --adapter testee:./mine --clause all_reduce." in printed
+    assert printed.replace("refdist-conformance", "python -m refdist.conformance") == whole
+
+
+@pytest.mark.parametrize("options", [["--adapter", "refdist"], ["--adapter", "own:Mine"], []])
+def test_an_adapter_in_python_needs_refdist(alone: str, tmp_path: Path, options: list[str]) -> None:
+    status, printed = run([alone, *options], tmp_path)
+    assert status == 4 and f'write {apart.COMMAND} --adapter "testee:COMMAND"' in printed
+    assert "adapters in Python are tested by `python -m refdist.conformance`" in printed
+
+
+@pytest.mark.parametrize("command", [name for name, command in COMMANDS.items() if not command.apart])
+def test_what_needs_refdist_says_so(alone: str, tmp_path: Path, command: str) -> None:
+    status, printed = run([alone, command], tmp_path)
+    assert status == 4 and f"{command} is a command of refdist itself" in printed
+
+
+def test_its_help_has_what_it_can_do(alone: str, tmp_path: Path) -> None:
+    status, printed = run([alone, "--help"], tmp_path)
+    commands = re.findall(rf"^    {apart.COMMAND} (\w+) ", printed, re.MULTILINE)
+    assert status == 0 and commands == [name for name, command in COMMANDS.items() if command.apart]
+    assert "--in-process" not in printed and "--python" not in printed and "python -m refdist" not in printed
