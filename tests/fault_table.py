@@ -122,6 +122,7 @@ TABLE = [
     Fault("supervisor: SIGKILL", "supervisor"),
     Fault("supervisor: SIGABRT", "abrt-supervisor"),
     Fault("supervisor: SIGSEGV", "segv-supervisor"),
+    Fault("supervisor: SIGTERM", "term-supervisor"),
     Fault("supervisor: SIGSTOP; limit 15 s", "stop-supervisor", limit=15, ways=LAUNCH),
     Fault("proxy: SIGKILL", "proxy"),
     Fault("proxy: SIGSTOP; limit 15 s", "stop-proxy", limit=15, ways=LAUNCH),

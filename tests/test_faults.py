@@ -103,6 +103,7 @@ ROWS = [
     Row("launcher", -9, (LOST.format(r"python -m refdist launch \(process \d+\) died"),), (None, ())),
     *(Row(f"{name}-supervisor", 137, (LOST.format(r"the supervisor of worker 1 \(process \d+\) was killed"),),
           (None, ())) for name in ("abrt", "segv")),
+    Row("term-supervisor", 143, (r"\[worker 1\] ended by SIGTERM, which the launcher passed on",)),
     Row("ending kill", 137, (r"\[worker 1\] was killed by SIGKILL after the end of its program",)),
     Row("ending segv", 139, (r"\[worker 1\] was killed by SIGSEGV after the end of its program",)),
     Row("ending os._exit", 4, (r"\[worker 1\] ended with exit status 4$",)),

@@ -134,6 +134,10 @@ def test_a_late_start_names_the_workers_that_are_stopped() -> None:
     ([said(2, "KeyError"), change(1, "ended", 4)], 70),
     ([said(0, "lost", weak=True), said(1, "ended by SIGTERM", status=143, if_first=True)], 70),
     ([said(0, "lost", weak=True), change(0, "ended", 143, if_first=True)], 70),
+    ([said(0, "lost", weak=True, dead=[1]), said(1, "ended by SIGTERM", status=143, if_first=True)], 143),
+    ([said(0, "lost", weak=True, dead=[1]), said(2, "ended by SIGTERM", status=143, if_first=True)], 70),
+    ([said(0, "lost", weak=True, dead=[1]), said(1, "was killed", status=137),
+      said(1, "ended by SIGTERM", status=143, if_first=True)], 137),
 ])
 def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any], status: int) -> None:
     desk = new_desk(3)
@@ -149,6 +153,8 @@ def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any],
     ([said(2, "KeyError"), said(1, "was killed by SIGKILL", status=137)], "KeyError"),
     ([said(0, "lost", weak=True), said(2, "gone", weak=True)], "lost"),
     ([said(0, "lost", weak=True), said(1, "ended by SIGTERM", status=143, if_first=True)], "lost"),
+    ([said(0, "lost", weak=True, dead=[1]), said(1, "ended by SIGTERM", status=143, if_first=True)],
+     "ended by SIGTERM"),
     ([said(1, "a warning", status=0, warning=True), change(1, "ended", 3)], 3),
 ])
 def test_what_failed_first_is_kept(messages: list[Any], first: object) -> None:
@@ -229,6 +235,21 @@ def test_the_end_of_the_launcher_is_no_news_after_a_failure() -> None:
     other.take(said(0, "KeyError"), 0, 1.0)
     other.take(said(1, "mpiexec died", label="launcher", if_first=True), 1, 1.0)
     assert other.due(1.3) == ("[worker 0] KeyError\n", [(rank, {"answer": "printed", "status": 70}) for rank in (0, 1)])
+
+
+def test_why_a_worker_has_ended_is_said_though_others_miss_it_first() -> None:
+    desk = new_desk(3)
+    for rank in (0, 2):
+        desk.take(said(rank, "worker 1 died", weak=True, dead=[1], wait=5.0), rank, 1.0)
+    desk.take(said(1, "ended by SIGTERM", status=143, if_first=True), 1, 1.1)
+    assert desk.due(1.1)[0] == "[workers 0, 2] worker 1 died\n[worker 1] ended by SIGTERM\n"
+    # They have also missed it before its supervisor was seen to end, which is why the launcher ends others.
+    killed = new_desk(3)
+    killed.take(said(0, "worker 1 died", weak=True, dead=[1], wait=5.0), 0, 1.0)
+    killed.has_failed()
+    killed.take(said(2, "ended by SIGTERM", status=143, if_first=True), 2, 1.1)
+    killed.is_gone(1)
+    assert (killed.due(1.1)[0], killed.status) == ("[worker 0] worker 1 died\n", 70)
 
 
 def test_what_others_miss_is_no_news_after_an_exception() -> None:

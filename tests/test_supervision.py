@@ -296,7 +296,7 @@ def test_a_job_ends_though_the_process_is_stopped_that_outlives_the_launch_comma
     assert (done.returncode, len(pids)) == (0, 1)
 
 
-@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("order", ["before", "after", "missed"])
 def test_a_supervisor_that_was_killed_is_named_though_the_others_are_told_to_end(
         order: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     # As OpenMPI's mpiexec tells them.
@@ -307,6 +307,8 @@ def test_a_supervisor_that_was_killed_is_named_though_the_others_are_told_to_end
     told = {"size": 2, "of": 2, "status": 143, "if_first": True, "rank": 0, "text": "ended by SIGTERM", "wait": 0.0}
     if order == "before":
         run._desk.take(told, None, 0.0)
+    elif order == "missed":
+        run._desk.take({**told, "if_first": False, "weak": True, "text": "worker 1 died", "wait": 5.0}, None, 0.0)
     run._supervisor_died({"rank": 1, "of": 2, "state": "joined", "supervisor": 7, "proxy": 0}, is_first=True)
     if order == "after":
         run._desk.take(told, None, 0.0)

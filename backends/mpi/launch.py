@@ -357,7 +357,7 @@ class _Launch:
         if state["state"] != "ended" and state["proxy"] != os.getpid():
             if is_first and not self._cause:
                 self._desk.has_failed()
-            self._blame(f"the supervisor of {task(state)} (process {state['supervisor']}) was killed")
+            self._blame(f"the supervisor of {task(state)} (process {state['supervisor']}) was killed", is_first)
 
     def _is_one_host(self) -> bool:
         # Workers of other hosts do not tell this one that they have started.
@@ -406,8 +406,9 @@ class _Launch:
         self._is_proxy = self._is_proxy or not self._cause
         self._blame(cause)
 
-    def _blame(self, cause: str) -> None:
-        if not self._cause and not self._desk.status and not self._over:
+    def _blame(self, cause: str, is_first: bool = False) -> None:
+        # What was seen first is the cause though workers that miss another one have said so meanwhile.
+        if not self._cause and (is_first or not self._desk.status) and not self._over:
             self._cause = cause
 
     def _watch(self, pid: int) -> int | None:

@@ -83,6 +83,7 @@ class Desk:
         self.first: Message | None = None
         self._weak = 0
         self._over = self._failed = self._raised = False
+        self._missed: set[int] = set()  # workers of which others say that they are dead
         self._labelled: set[str] = set()  # texts about others, which were printed
         self.states: dict[int, Message] = {}
         self._senders: dict[int, Any] = {}
@@ -98,7 +99,8 @@ class Desk:
 
         Args:
             message: has the "rank" and exit "status" of the worker; of how many on this host, "size", and in all, "of";
-                its "task", where it has said one; the ranks of those that are "absent" from its call.  A change of its
+                its "task", where it has said one; the ranks of those that are "absent" from its call, and of those that
+                are "dead", as it has found.  A change of its
                 "state" ("running", "starting", "joined", "ended"), or of whether it is "stopped", with its "process",
                 and the path and step of the last checkpoint that it has "saved", if any; or a "text" to be printed, and
                 for how long it may "wait" for the same from others; "several" is the text where several say it; "label"
@@ -114,17 +116,22 @@ class Desk:
         if message.get("warning"):
             self._warnings.setdefault(message["text"], (now + message["wait"], set()))[1].add(task(message))
             return
-        if (message.get("if_first") and self._failed) or (message.get("weak") and self._raised):
-            # The launcher ends workers, or others miss one, because of one that has failed before and said why.
-            message = {**message, "text": ""} if "text" in message else message
+        # The launcher ends workers, or others miss one, because of one that has failed before and said why.  A worker
+        # that others miss already has not ended because of them.
+        has_failed = self._failed or (self._weak and rank not in self._missed)
+        no_news = (message.get("if_first") and has_failed) or (message.get("weak") and self._raised)
+        if no_news and "text" in message:
+            message = {**message, "text": ""}
         if message.get("label") and message.get("text") in self._labelled:
             message = {**message, "text": ""}
-        self._failed = self._failed or bool(message["status"] and not message.get("if_first"))
+        self._failed = self._failed or bool(
+            message["status"] and not message.get("if_first") and not message.get("weak"))
         self._raised = self._raised or message.get("weak") is False
         if message.get("weak"):
             self._weak = self._weak or message["status"]
             self.first = self.first or (message if self._weak else None)
-        elif not (message.get("if_first") and self._failed):
+            self._missed.update(message.get("dead", ()))
+        elif not (message.get("if_first") and has_failed):
             self.first = message if message["status"] and not self.cause else self.first
             self.cause = self.cause or message["status"]
         if "text" in message:
@@ -137,7 +144,7 @@ class Desk:
 
     def has_failed(self) -> None:
         """The launcher has seen what failed first: that processes end because of it is no news."""
-        if not self._failed:  # only such have reported by now
+        if not self._failed:
             self._failed, self.cause, self.first = True, 0, None
             self._waiting = [(until, {**message, "text": ""} if message.get("if_first") else message, sender)
                              for until, message, sender in self._waiting]
@@ -317,8 +324,9 @@ class Line:
 
 def _is_for_a_desk(message: Message) -> bool:
     wanted = _REPORT if "text" in message else _STATE
-    words, saved, absent = message.get("task", ["", 0]), message.get("saved", ["", None]), message.get("absent", [])
-    return (isinstance(absent, list) and all(type(rank) is int for rank in absent)
+    words, saved = message.get("task", ["", 0]), message.get("saved", ["", None])
+    ranks = [message.get(name, []) for name in ("absent", "dead")]
+    return (all(isinstance(some, list) and all(type(rank) is int for rank in some) for some in ranks)
             and isinstance(words, list) and list(map(type, words)) == [str, int]
             and isinstance(saved, list) and list(map(type, saved)) in ([str, int], [str, type(None)])
             and isinstance(message.get("label", ""), str) and isinstance(message.get("several", ""), str)

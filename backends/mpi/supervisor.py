@@ -18,11 +18,11 @@ The worker tells its supervisor how far it is over a socket that it has inherite
 "kind": starting (with the "limit" in seconds; answered with the folder for "ucx"), initialized: MPI has started in all
 processes, joined, finished, warning (a "text"), report (a "text", how long it may "wait" for the same one of other
 workers, and whether the worker "ends" by itself when it was printed, which then is answered), absent: the "ranks" of
-those that will not say the same, because they are elsewhere, task: which "task" of the cluster it is, saved: the "path"
-and "step" of a checkpoint that is complete, spared: from now on the job goes on when this worker is lost, which ends
-with the process "chief" of this host, notice: what it takes to tell the workers of other hosts that this one is lost,
-again and again, because datagrams get lost, and lost: another worker is, and the exit "status" that it gives the job,
-which is the same on all hosts.
+those that will not say the same, because they are elsewhere, and of those that are "dead", task: which "task" of the
+cluster it is, saved: the "path" and "step" of a checkpoint that is complete, spared: from now on the job goes on when
+this worker is lost, which ends with the process "chief" of this host, notice: what it takes to tell the workers of
+other hosts that this one is lost, again and again, because datagrams get lost, and lost: another worker is, and the
+exit "status" that it gives the job, which is the same on all hosts.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
 the exit status in that line; a process that just ends is followed by a page of text and another status.
@@ -226,7 +226,7 @@ class Supervisor:
             elif message["kind"] == "task":
                 self._who["task"] = message["task"]
             elif message["kind"] == "absent":
-                self._who["absent"] = message["ranks"]
+                self._who |= {"absent": message["ranks"], "dead": message["dead"]}
             elif message["kind"] == "saved":
                 self._who["saved"] = [message["path"], message["step"]]
                 self._tell(self._state)

@@ -208,8 +208,8 @@ class MPITransport(ConnectableTransport):
 
     def _lost(self) -> errors.RefdistError:
         report = self._watch.report()
-        supervised.tell("absent", ranks=self._watch.absent)
         gone = self._watch.dead()  # now that the others have been asked
+        supervised.tell("absent", ranks=self._watch.absent, dead=gone)
         late = f"not all workers arrived within {self.timeout:g} s"
         what = f"{agreement.names(gone, 'worker')} died" if gone else late
         return history.explained(on_every_worker(errors.error(
