@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import sysconfig
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,7 @@ from test_workers import ROOT, mpiexec, options
 from refdist.backends.mpi import processes
 from refdist.backends.mpi.failure import AGAIN_SECONDS, Interrupt
 from refdist.backends.mpi.launch import _end_without_launcher, _Launch
-from refdist.backends.mpi.reports import Desk, Line
+from refdist.backends.mpi.reports import Desk, Left, Line
 from refdist.backends.mpi.supervisor import TOLD_SECONDS, Supervisor, limit, write
 from refdist.backends.mpi.transport import MPITransport
 from refdist.backends.mpi.watch import Watch
@@ -529,6 +530,40 @@ def test_nothing_stays_when_the_launch_command_is_killed(stopped: str, tmp_path:
     assert (job.returncode, len(re.findall(line, text)), left_of(run)) == (-signal.SIGKILL, 1, []), text
 
 
+@pytest.mark.skipif(is_openmpi(), reason="what OpenMPI's processes share they remove, and its folder is known at once")
+def test_files_go_with_a_launch_command_that_has_not_heard_of_them(tmp_path: Path) -> None:
+    run, script = uuid.uuid4().hex, tmp_path / "script.py"
+    script.write_text(
+        "import os, re, signal, time, refdist\n"
+        "from pathlib import Path\n"
+        f"folder, rank = Path({str(tmp_path)!r}), os.environ['PMI_RANK']\n"
+        "(folder / f'script{rank}').write_text(str(os.getppid()))\n"
+        "while not (folder / 'go').exists():\n"
+        "    time.sleep(0.01)\n"
+        "refdist.MultiWorkerMirroredStrategy()\n"
+        "names = {os.environ['UCX_POSIX_DIR'], *re.findall(r'/dev/shm/\\S+', open('/proc/self/maps').read())}\n"
+        "(folder / f'partly{rank}').write_text(' '.join(names))\n"
+        "(folder / f'partly{rank}').rename(folder / f'names{rank}')\n"
+        "signal.pause()\n")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run}
+    topologies = set(Path("/tmp").glob("hydra_hwloc_xmlfile_*"))
+    job = subprocess.Popen([sys.executable, "-m", "refdist", "launch", "-n", "2", str(script)], env=env, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert becomes(lambda: len(list(tmp_path.glob("script?"))) == 2)
+    job.send_signal(signal.SIGSTOP)  # it hears nothing from now on
+    (tmp_path / "go").touch()
+    assert becomes(lambda: len(list(tmp_path.glob("names?"))) == 2)
+    assert set(Path("/tmp").glob("hydra_hwloc_xmlfile_*")) == topologies, "a file that MPICH's launcher leaves"
+    names = {Path(name) for path in tmp_path.glob("names?") for name in path.read_text().split()}
+    assert sum(name.exists() for name in names) > 2, names  # MPICH's, and two folders; some have lost their names
+    supervisors = [int(path.read_text()) for path in tmp_path.glob("script?")]
+    for pid in (*supervisors, job.pid):  # which would remove them
+        processes.kill(pid)
+    job.communicate(timeout=HANG)
+    assert left_of(run) == []
+    assert becomes(lambda: not any(name.exists() for name in names), 10), names
+
+
 @pytest.mark.parametrize("moment", ["the command imports", "the command is ready", "scripts import"])
 def test_an_interrupt_of_a_start_is_one_line_at_most(moment: str, tmp_path: Path) -> None:
     run, script = uuid.uuid4().hex, tmp_path / "script.py"
@@ -627,16 +662,56 @@ def test_mpiexec_that_ends_before_workers_have_started_is_named(
 
 def test_of_supervisors_that_end_at_once_the_first_is_that_which_mpiexec_has_not_killed() -> None:
     # One that is killed by SIGABRT can take longer to end than those that mpiexec kills because of it.
-    dead = [subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) for _ in range(3)]
-    for process, number in zip(dead, (signal.SIGKILL, signal.SIGABRT, signal.SIGKILL), strict=True):
-        process.send_signal(number)
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    job = object.__new__(_Launch)
-    job._desk, job._cause, job._is_proxy, job._told, job._supervisors = Desk(), "", False, False, {7: 0, 8: 1, 9: 2}
-    job._desk.states = {rank: {"supervisor": process.pid} for rank, process in enumerate(dead)}
-    assert job._dying() == [1, 0, 2]
+    job, dead = with_dead_supervisors([signal.SIGKILL, signal.SIGABRT, signal.SIGKILL])
+    assert job._dying([]) == [1, 0, 2]
     for process in dead:
         process.wait()
+
+
+@pytest.mark.parametrize("reaped", [0, 1, 3])
+def test_of_supervisors_that_were_killed_the_first_is_that_which_has_ended_first(reaped: int) -> None:
+    # Of which mpiexec may have waited for some.
+    job, dead = with_dead_supervisors([signal.SIGKILL, signal.SIGKILL, signal.SIGKILL], order=(2, 0, 1))
+    for rank in (2, 0, 1)[:reaped]:
+        dead[rank].wait()
+    assert job._dying([]) == [2, 0, 1]
+    # Where Linux has not yet reported any of them when it was asked.
+    job._waiting = select.epoll()
+    assert job._dying([])[0] == (0 if reaped in (0, 3) else 2)
+    for process in dead:
+        process.wait()
+
+
+def test_a_supervisor_that_leaves_because_of_the_proxy_is_not_named() -> None:
+    job, dead = with_dead_supervisors([0, 0])
+    job._over, job._mpiexec = False, dead[0]
+    assert job._dying([]) == []
+    job._supervisor_died(job._desk.states[1])
+    job._proxy_died(7)
+    assert job._cause == PROXY_DIED
+    for process in dead:
+        process.wait()
+
+
+def with_dead_supervisors(signals: list[int], order: Sequence[int] = ()) -> tuple[_Launch, list[subprocess.Popen[str]]]:
+    """A job whose supervisors have ended in some order, by these signals (0 for by themselves), and these processes."""
+    dead = [subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"], text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in signals]
+    job = object.__new__(_Launch)
+    job._desk, job._cause, job._is_proxy, job._told, job._orphans = Desk(), "", False, False, False
+    job._waiting, job._opened, job._killed, job._kill_at = select.epoll(), [], False, 0.0
+    job._supervisors = {job._watch(process.pid) or 0: rank for rank, process in enumerate(dead)}
+    job._desk.states = {rank: {"rank": rank, "of": len(dead), "supervisor": process.pid, "state": "joined", "proxy": 7}
+                        for rank, process in enumerate(dead)}
+    for rank in order or range(len(dead)):
+        process, number = dead[rank], signals[rank]
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        if number:
+            process.send_signal(number)
+        process.stdin.close()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    return job, dead
 
 
 @pytest.mark.parametrize("there_is_a_desk", [False, True])
@@ -646,7 +721,9 @@ def test_that_the_launch_command_died_is_said_though_a_supervisor_is_the_desk_an
     dying = Line(key, write)
     if there_is_a_desk:
         dying.become_desk()  # and prints nothing any more
-    _end_without_launcher(7, key, b"")
+    left = Left(key)
+    _end_without_launcher(7, key, left)
+    left.close()
     assert capfd.readouterr().err == (
         "[launcher] python -m refdist launch (process 7) died, and the workers of this host end with it\n")
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import math
 import os
 import re
@@ -37,16 +36,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from refdist.backends.mpi import hosts, logs, processes, restarts
 from refdist.backends.mpi.processes import ENDING
-from refdist.backends.mpi.reports import Line, Message, task
+from refdist.backends.mpi.reports import Left, Line, Message, task
 from refdist.backends.mpi.supervisor import (
     FAILED,
     HOLD_SECONDS,
     LAUNCHER_VARIABLE,
     LINGER_SECONDS,
+    TOPOLOGY_VARIABLE,
     VARIABLE,
     died,
     seconds_to_wait,
@@ -99,6 +98,8 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
     supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
     of_openmpi = is_openmpi(program)
     os.environ.pop(VARIABLE, None)  # of a worker that starts another job
+    if not of_openmpi:
+        os.environ.setdefault(TOPOLOGY_VARIABLE, "")
 
     def start(again: bool) -> restarts.Ended:
         there = hosts.there(program, of_openmpi, all_hosts) if again else all_hosts
@@ -121,8 +122,10 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
             except OSError as error:
                 return _not_started(f"{error.filename} cannot be made: {error.strerror}")
         key = secrets.token_hex(16)
-        after = processes.outlived(partial(_end_without_launcher, os.getpid(), key))
-        launch = _Launch(workers, where, words, key, woken, after)
+        left, launcher = Left(key), os.getpid()
+        after = processes.outlived(lambda _: _end_without_launcher(launcher, key, left), left)
+        left.close()
+        launch = _Launch(workers, where, words, key, woken)
         ended = launch.ended(launch.run())
         after.settimeout(LEAVE_SECONDS)  # it may be stopped
         with after, contextlib.suppress(OSError):
@@ -143,7 +146,7 @@ def _counted(count: int) -> str:
     return f"{count} worker{'' if count == 1 else 's'}"
 
 
-def _end_without_launcher(launcher: int, key: str, files: bytes) -> None:
+def _end_without_launcher(launcher: int, key: str, files: Left) -> None:
     """Says that the launch command was killed, and ends what that would have ended."""
     variable = f"{LAUNCHER_VARIABLE}={launcher} {key}"
     for pid in processes.with_variable(variable):
@@ -163,9 +166,7 @@ def _end_without_launcher(launcher: int, key: str, files: bytes) -> None:
             processes.kill(pid)
         time.sleep(START_SECONDS)
     line.close()
-    for memory, topology in json.loads(files or b"[]"):
-        processes.remove_shared_memory(memory)
-        processes.remove_file(topology)
+    files.remove()
 
 
 def mpiexec() -> str | None:
@@ -179,15 +180,18 @@ def is_openmpi(program: str) -> bool:
     return "Open MPI" in subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
 
 
+def _has_left(process: processes.Facts) -> bool:
+    # Whether it has ended by itself, and nobody has waited for it: what has started it is gone.
+    return process.state == "Z" and not process.killed_by
+
+
 class _Launch:
-    def __init__(self, size: int, where: Sequence[hosts.Host], command: list[str], key: str, woken: socket.socket,
-                 after: socket.socket) -> None:
+    def __init__(self, size: int, where: Sequence[hosts.Host], command: list[str], key: str,
+                 woken: socket.socket) -> None:
         self._size = size
         self._where = where  # none for this host, or what mpiexec finds by itself
         self._here = sum(host.room for host in where if hosts.is_here(host)) if where else size  # workers
         self._woken = woken
-        self._after = after  # a process that outlives this one
-        self._files = b""  # what that removes
         self._line = Line(key, write)
         self._desk = self._line.become_desk()
         self._waiting = select.epoll()
@@ -224,7 +228,7 @@ class _Launch:
         status = 128 + self._ended_by if self._ended_by else self._desk.cause or self._lost(self._mpiexec.returncode)
         processes.end_descendants(0 if status else LINGER_SECONDS)
         processes.adopt_orphans(False)  # what outlives this process at the next start is nobody's child
-        for memory, topology in self._left():
+        for memory, topology in {(state["memory"], state["topology"]) for state in self._desk.states.values()}:
             processes.remove_shared_memory(memory)
             processes.remove_file(topology)
         self._waiting.close()
@@ -263,25 +267,16 @@ class _Launch:
             self._find_proxies(now)
         self._wake()
 
-    def _left(self) -> list[tuple[str, str]]:
-        # What MPI may leave in shared memory, and a file of its launcher.
-        return sorted({(state["memory"], state["topology"]) for state in self._desk.states.values()})
-
     def _is_starting(self) -> bool:
         here: int = min([self._here, *(state["size"] for state in self._desk.states.values())])
         return len(self._seen) < here
 
     def _look(self, seconds: float) -> None:
         events = self._waiting.poll(seconds)
-        dying = self._dying()
+        dying = self._dying(events)
         self._line.work()  # what supervisors have said before they ended
         for rank in dying:
             self._supervisor_died(self._desk.states[rank], is_first=True)
-        files = json.dumps(self._left()).encode()
-        if files != self._files:
-            self._files = files
-            with contextlib.suppress(OSError):
-                self._after.send(files)
         for rank in self._desk.states.keys() - self._seen:
             self._seen.add(rank)
             self._found(self._desk.states[rank])
@@ -339,21 +334,36 @@ class _Launch:
         if (self._mpiexec.poll() or 0) < 0:
             self._mpiexec_ended(self._mpiexec.wait())
 
-    def _dying(self) -> list[int]:
+    def _dying(self, events: Sequence[tuple[int, int]]) -> list[int]:
         # Supervisors that end before anything has failed.  OpenMPI's mpiexec tells all others to end because of one,
         # and they may say it before Linux reports its end.
         if self._cause or self._desk.status or self._told:
             return []
-        supervisors = {rank: processes.facts(self._desk.states[rank]["supervisor"])
-                       for rank in self._supervisors.values()}
-        # The one that was lost may take longer to end than those that mpiexec kills because of it, by SIGKILL.
-        dying = [rank for rank, process in supervisors.items() if process is None or process.ends]
-        return sorted(dying, key=lambda rank: (process := supervisors[rank]) is None
-                      or process.killed_by in (0, signal.SIGKILL))
+        dying = {}
+        for descriptor, rank in self._supervisors.items():
+            process = processes.facts(self._desk.states[rank]["supervisor"])
+            if process is None or (process.ends and not _has_left(process)):
+                dying[descriptor] = process
+        if not dying:
+            return []
+        # The one that was lost may take longer to end than those that mpiexec kills because of it, by SIGKILL.  Those
+        # that Linux has reported to have ended come in the order of that, and what mpiexec has waited for comes before
+        # what is still ending.
+        reported = [descriptor for descriptor, _ in (*events, *self._waiting.poll(0))]
+
+        def when(descriptor: int) -> tuple[bool, int, bool]:
+            process = dying[descriptor]
+            place = reported.index(descriptor) if descriptor in reported else len(reported)
+            return process is None or process.killed_by in (0, signal.SIGKILL), place, process is not None
+
+        return [self._supervisors[descriptor] for descriptor in sorted(dying, key=when)]
 
     def _supervisor_died(self, state: Message, is_first: bool = False) -> None:
         self._look_at_mpiexec()
         self._desk.is_gone(state["rank"])  # OpenMPI's mpiexec lets the others report
+        process = processes.facts(state["supervisor"])
+        if process is not None and _has_left(process):
+            return  # because of what has died above it
         if state["state"] != "ended" and state["proxy"] != os.getpid():
             if is_first and not self._cause:
                 self._desk.has_failed()

@@ -15,13 +15,14 @@ import fcntl
 import glob
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # signals that end a job
 OVER = b"over"  # see `outlived`
@@ -254,11 +255,19 @@ def adopt_orphans(adopts: bool = True) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
 
 
-def outlived(end: Callable[[bytes], object]) -> socket.socket:
+class Hears(Protocol):
+    """What takes what is said to it."""
+
+    def fileno(self) -> int: ...
+    def hear(self) -> None: ...
+
+
+def outlived(end: Callable[[bytes], object], hears: Hears | None = None) -> socket.socket:
     """Starts a process that outlives this one: nobody's child, in a session of its own, which nothing else reaches.
 
     Args:
         end: called in that process when this one has died, with what was last sent to it.
+        hears: what others say something to meanwhile.
 
     Returns:
         A socket, for what is to be sent; after `OVER` nothing is called any more.
@@ -273,9 +282,17 @@ def outlived(end: Callable[[bytes], object]) -> socket.socket:
         if not os.fork():
             here.close()
             os.setsid()
-            last = b""
-            while (message := there.recv(1 << 16)) not in (b"", OVER):
-                last = message
+            last = message = b""
+            while message != OVER:
+                sources = [there.fileno(), *([] if hears is None else [hears.fileno()])]
+                ready = select.select(sources, [], [])[0]
+                if hears is not None:
+                    hears.hear()
+                if there.fileno() in ready:
+                    message = there.recv(1 << 16)
+                    if not message:
+                        break
+                    last = message
             if not message:
                 end(last)
     finally:

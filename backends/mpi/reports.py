@@ -37,6 +37,7 @@ WARNING_SECONDS = 2.0  # and a warning, after which nothing ends
 EVERYONE_SECONDS = 5.0  # and one that all workers have: for the last of them, on a busy machine
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _SECOND = struct.pack("ll", 1, 0)
+_LEFT = b".left"  # ends the name of the socket of `Left`
 
 Message = dict[str, Any]
 # What messages have, with their types, besides what is optional: each, a report, and a change of a state.
@@ -259,7 +260,7 @@ class Line:
         """
         self.desk: Desk | None = None
         self._key = key
-        self._name = b"\0refdist." + hashlib.blake2b(key.encode(), digest_size=12).hexdigest().encode()
+        self._name = _name(key)
         self._write = write
         self._socket = _bound(b"")
         self._desk_socket = self._socket
@@ -294,6 +295,12 @@ class Line:
             self._write(prefixed(message.get("label") or str(task(message)), message["text"]))
         return False
 
+    def leaves(self, memory: str, topology: str) -> None:
+        """Tells `Left`, where there is one, what MPI may leave (`Left.files`)."""
+        with contextlib.suppress(OSError):
+            message = {"memory": memory, "topology": topology, "key": self._key}
+            self._socket.sendto(json.dumps(message).encode(), self._name + _LEFT)
+
     def next(self) -> float:
         """When `work` has something to do at the latest, though nothing arrives."""
         return math.inf if self.desk is None else self.desk.next()
@@ -320,6 +327,46 @@ class Line:
                 with contextlib.suppress(OSError):
                     self._desk_socket.sendto(json.dumps(answer).encode(), sender)
         return [message for message, sender in _received(self._socket) if sender == self._name]
+
+
+class Left:
+    """What MPI may leave on this host, as the supervisors of a job say before there is any of it.
+
+    Attributes:
+        files: patterns of names in shared memory, each with the path of a file or folder of the launcher; "" for none.
+    """
+
+    def __init__(self, key: str) -> None:
+        """Listens; the key is that of the job's `Line`."""
+        self.files: set[tuple[str, str]] = set()
+        self._key = key
+        self._socket = _bound(_name(key) + _LEFT)
+
+    def fileno(self) -> int:
+        """The file that becomes readable when there is something to hear."""
+        return self._socket.fileno()
+
+    def hear(self) -> None:
+        """Takes what supervisors have said since the last call."""
+        for message, _ in _received(self._socket):
+            words = message.get("memory"), message.get("topology")
+            if message.get("key") == self._key and isinstance(words[0], str) and isinstance(words[1], str):
+                self.files.add((words[0], words[1]))
+
+    def remove(self) -> None:
+        """Removes all of it that is there."""
+        self.hear()
+        for memory, topology in self.files:
+            processes.remove_shared_memory(memory)
+            processes.remove_file(topology)
+
+    def close(self) -> None:
+        """Leaves the name to others; another process that was started with this object still listens."""
+        self._socket.close()
+
+
+def _name(key: str) -> bytes:
+    return b"\0refdist." + hashlib.blake2b(key.encode(), digest_size=12).hexdigest().encode()
 
 
 def _is_for_a_desk(message: Message) -> bool:

@@ -54,6 +54,9 @@ VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and th
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"  # for how many seconds processes wait for each other
 DEFAULT_TIMEOUT = 300.0
+# A file with the topology of the machine, for hwloc.  Where MPICH's launcher has one it does not make its own, which it
+# leaves in /tmp when it is killed; none will do.
+TOPOLOGY_VARIABLE = "HWLOC_XMLFILE"
 HOLD_SECONDS = 10.0  # how long the others may take to report that a worker is lost
 NOTICE_SECONDS = 0.2  # after which others are told again
 STOPPED_SECONDS = 2.0  # beyond the limit, in which the others say that they miss a worker that is stopped
@@ -167,6 +170,7 @@ class Supervisor:
             for source, passed in printed.sources().items():
                 todo[source] = functools.partial(_unless_closed, passed)
         self._tell("running")
+        self._leaves()
         self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
         for pid in self._above:
             descriptor = processes.opened(pid)
@@ -208,15 +212,14 @@ class Supervisor:
                     self._memory = processes.memory_of_mpich(job)
                     self._topology = _asked(self._pmi, f"get kvsname={job} key=PMI_hwloc_xmlfile", "value")
                 self._tell("starting")  # before there is a folder, so that the desk knows its name
+                self._leaves()
                 self._folder = self._folder or processes.folder_for_ucx(self._memory, self._who["rank"])
-                if self._after is not None:
-                    with contextlib.suppress(OSError):
-                        self._after.send(json.dumps([self._memory, self._topology]).encode())
                 self._answer_worker(ucx=self._folder)
             elif message["kind"] == "joined":
                 self._limit, self._joined = 0.0, True
                 self._memory = self._memory or processes.memory_of_openmpi(self._child)
                 self._tell("joined")
+                self._leaves()
             elif message["kind"] == "finished":
                 self._finished = True
             elif message["kind"] == "warning":
@@ -411,6 +414,13 @@ class Supervisor:
                          "stopped": self._stopped > 0, "status": self._status or 0, "if_first": self._if_first,
                          **({"weak": True} if self._weak and self._status == FAILED else {})})
 
+    def _leaves(self) -> None:
+        # For what tidies when this process is killed, or the launch command above it.
+        self._line.leaves(self._memory, self._topology)
+        if self._after is not None:
+            with contextlib.suppress(OSError):
+                self._after.send(json.dumps([self._memory, self._topology]).encode())
+
     def _report(self, text: str, wait: float, **more: object) -> None:
         if self._printed is not None:
             self._printed.keep(text)
@@ -544,6 +554,8 @@ def supervise(command: list[str]) -> NoReturn:
         if printed is not None:
             printed.become()
         os.set_inheritable(supervisor.worker().fileno(), True)
+        if not os.environ.get(TOPOLOGY_VARIABLE):  # only the launcher was meant
+            os.environ.pop(TOPOLOGY_VARIABLE, None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a strategy (`failure`)
         try:
             os.execv(command[0], command)
