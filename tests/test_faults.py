@@ -90,7 +90,7 @@ ROWS = [
     Row("abort", 3, (NOT_LOST,)),
     Row("shape", 70, (r"\[workers 0-2\] .*\[RD04\] all_reduce .* worker 1 with shape \(4,\)",)),
     Row("early kill", 137, (EARLY.format("was killed by SIGKILL"),), (9, ())),
-    Row("early raise", 1, ("^KeyError: 'the rows of May", EARLY.format("ended with exit status 1")),
+    Row("early raise", 1, (r"\[worker 1\] KeyError: 'the rows of May", EARLY.format("ended with exit status 1")),
         (70, ("^KeyError: 'the rows of May", ABSENT, UNKNOWN))),
     Row("early os._exit", 4, (EARLY.format("ended with exit status 4"),), (70, (ABSENT, UNKNOWN))),
     Row("early return", 70, (r"\[workers? [02, ]+\] \[RD01\] starting: worker 1 ended without joining the others",),
@@ -271,6 +271,27 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     if not (alone and row.kind in ("mpiexec", "abort")) and memory.exists():
         names = set(memory.read_text().split())
         assert becomes(lambda: not any(Path(name).exists() for name in names), 10), names
+
+
+FAILS_EARLY = {"before it makes its strategy": ("raise KeyError('the rows of May')", 1),
+               "when MPI does not start": ("sys.modules['mpi4py'] = None\nrefdist.MultiWorkerMirroredStrategy()", 70)}
+
+
+@pytest.mark.parametrize("moment", FAILS_EARLY)
+@pytest.mark.parametrize("way", [LAUNCHED, PLAIN])
+def test_an_exception_of_all_workers_before_mpi_starts_has_their_names_and_comes_once(
+        way: str, moment: str, tmp_path: Path) -> None:
+    if way == PLAIN and (moment == "before it makes its strategy" or is_openmpi()):
+        pytest.skip("nothing supervises a worker before it makes its strategy")
+    fails, status = FAILS_EARLY[moment]
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nfrom pathlib import Path\nimport refdist\n"
+                      f"sys.path.insert(0, {str(Path(FAULTS).parent)!r})\nfrom faults import come\n"
+                      f"come(Path({str(tmp_path / 'ready')!r}))\n{fails}\n")
+    done = {LAUNCHED: launch, PLAIN: mpiexec}[way](3, str(script))
+    text = put_together(done.stderr)
+    assert done.returncode == status and all(line.startswith("[worker") for line in text.splitlines()), text
+    assert text.count("Traceback") == (1 if status == 1 else 2), "that of its cause, too"
 
 
 @pytest.mark.parametrize("way", [LAUNCHED, PLAIN])

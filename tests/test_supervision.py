@@ -21,7 +21,8 @@ import pytest
 from limits import HANG
 
 from refdist import errors, journal
-from refdist.backends.mpi import alone, failure, pipes, pmi, processes, supervised
+from refdist.backends.mpi import alone, failure, last_words, pipes, pmi, processes, supervised
+from refdist.backends.mpi.last_words import LastWords
 from refdist.backends.mpi.launch import _Launch
 from refdist.backends.mpi.messages import SocketChannel, _check_names, _connected
 from refdist.backends.mpi.reports import Desk
@@ -70,6 +71,61 @@ def test_a_worker_is_named_that_a_signal_without_a_name_has_killed() -> None:
     done = supervise("import os; os.kill(os.getpid(), 40)")
     assert (done.returncode, done.stderr) == (
         168, "[worker 0] was killed by signal 40 before it joined the others\n")
+
+
+ENDS_EARLY = "[worker 0] ended with exit status 1 before it joined the others\n"
+
+
+@pytest.mark.parametrize(("script", "says"), [
+    ("raise KeyError('May')", "[worker 0] Traceback (most recent call last):\n"
+     "[worker 0]   File \"<string>\", line 1, in <module>\n[worker 0] KeyError: 'May'\n" + ENDS_EARLY),
+    ("x = (", "[worker 0]   File \"<string>\", line 1\n[worker 0]     x = (\n[worker 0]         ^\n"
+     "[worker 0] SyntaxError: '(' was never closed\n" + ENDS_EARLY),
+    ("import sys; print('of May', file=sys.stderr); raise KeyError('May')", "of May\n"
+     "[worker 0] Traceback (most recent call last):\n[worker 0]   File \"<string>\", line 1, in <module>\n"
+     "[worker 0] KeyError: 'May'\n" + ENDS_EARLY),
+    ("import sys; sys.exit('usage: with a file')", "usage: with a file\n" + ENDS_EARLY)])
+def test_the_traceback_of_a_worker_without_a_strategy_is_part_of_its_report(script: str, says: str) -> None:
+    done = supervise(script)
+    assert (done.returncode, done.stderr) == (1, says)
+
+
+GOES_ON = """
+import os, sys, time, traceback
+try:
+    {}["May"]
+except KeyError:
+    traceback.print_exc()
+    print("of May", file=sys.stderr)
+"""
+OF_MAY = ('Traceback (most recent call last):\n  File "<string>", line 4, in <module>\nKeyError: \'May\'\nof May\n')
+
+
+@pytest.mark.parametrize(("ends", "status", "more"), [
+    ("", 0, ""), ("os.kill(os.getpid(), 9)", 137, "[worker 0] was killed by SIGKILL before it joined the others\n")])
+def test_a_traceback_with_which_nothing_ends_is_passed_on(ends: str, status: int, more: str) -> None:
+    done = supervise(GOES_ON + ends)
+    assert (done.returncode, done.stderr) == (status, OF_MAY + more)
+
+
+def test_a_traceback_is_passed_on_when_a_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, now = list[bytes](), 0.0
+    monkeypatch.setattr("refdist.backends.mpi.last_words.time.monotonic", lambda: now)
+    words = LastWords(passed.append)
+    writing, reading = os.dup(words._there), words.source()
+    for text in (b"one\n", b"two, Traceback (most recent call last):\n", b"three\nTraceback (most recent call last):\n",
+                 b"  File 4\n"):
+        os.write(writing, text)
+        assert words.passed() == text
+    assert passed == [b"one\n", b"two, Traceback (most recent call last):\n", b"three\n"]
+    assert words.next() == last_words.HOLD_SECONDS
+    words.flush()
+    assert passed[3:] == [b"Traceback (most recent call last):\n  File 4\n"] and words.next() == float("inf")
+    os.write(writing, b"Traceback (most recent call last):\n" + b"x" * 40_000)
+    words.drain()
+    assert len(passed) == 5 and words.taken() == "", "no report has room for it"
+    os.close(writing)
+    os.close(reading)
 
 
 @pytest.mark.parametrize("stream", [0, 1, 2])
@@ -271,14 +327,15 @@ def test_strangers_that_take_all_files_do_not_end_the_start(monkeypatch: pytest.
 
 
 STOPS = """
-import os, signal, sys
+import contextlib, os, signal, sys
 from pathlib import Path
 launcher = os.environ["REFDIST_LAUNCHER"].split()[0]
 words = Path(f"/proc/{launcher}/cmdline").read_bytes()
 for path in Path("/proc").glob("[0-9]*"):
-    if path.name != launcher and (path / "cmdline").read_bytes() == words:
-        print(path.name)
-        os.kill(int(path.name), signal.SIGSTOP)
+    with contextlib.suppress(OSError):  # it has ended
+        if path.name != launcher and (path / "cmdline").read_bytes() == words:
+            print(path.name)
+            os.kill(int(path.name), signal.SIGSTOP)
 """
 
 

@@ -242,7 +242,7 @@ class _Launch:
         lost = f"mpiexec ended with exit status {status}" if first is None else ""
         if first is not None and "text" in first:
             # The line of the exception, where there is a traceback before it, the last of several.
-            text = re.split(r"^Traceback .*\n(?: .*\n)*", first["text"].strip(), flags=re.MULTILINE)[-1]
+            text = re.split(r"^(?:Traceback .*\n)?(?: .*\n)+", first["text"].rstrip(), flags=re.MULTILINE)[-1]
             lost = (text.splitlines() or [""])[0]
         elif first is not None:
             lost = f"ended with exit status {first['status']}"

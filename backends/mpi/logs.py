@@ -75,6 +75,11 @@ class Printed:
         """Adds a report to the file of errors."""
         self._write(2, prefixed(self._task, text).encode(errors="replace"))
 
+    def pass_on(self, data: bytes) -> None:
+        """Passes on errors that have come another way."""
+        self._write(2, data)
+        self._show(2, data)
+
     def _passed(self, stream: int) -> bytes | None:
         # What came; b"" at the end, None where there is nothing now.
         try:

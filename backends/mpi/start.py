@@ -13,7 +13,7 @@ from refdist.backends.mpi import failure, mpi_types, supervised
 from refdist.backends.mpi.printing import print_whole_texts
 from refdist.backends.mpi.supervisor import DEFAULT_TIMEOUT, TIMEOUT_VARIABLE
 from refdist.core import saved, warned
-from refdist.workers.launcher import task_of
+from refdist.workers.launcher import launched, task_of
 
 
 @contextmanager
@@ -26,6 +26,9 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
     warned.hand_over(supervised.warn)
     saved.hand_over(supervised.saved)
     supervised.start()
+    found = launched()
+    if found is not None:
+        failure.end_job_on_exceptions(str(task_of(found.rank, found.size)), os._exit)  # until there is MPI
     with supervised.limited_start(seconds):
         try:
             import mpi4py

@@ -25,7 +25,7 @@ import time
 import warnings
 from collections.abc import Iterator
 
-from refdist.backends.mpi import alone, processes
+from refdist.backends.mpi import alone, last_words, processes
 from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.printing import flush
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
@@ -45,10 +45,12 @@ _MOST = 100_000  # bytes of a text in a message; Linux takes messages of twice a
 def attach() -> bool:
     """Whether a supervisor has started this program, which then is its supervisor."""
     global _supervisor, _launched
-    parent, _, number = os.environ.get(VARIABLE, "").partition(" ")
-    if not _launched and parent and int(parent) == os.getppid():
-        _supervisor = socket.socket(fileno=int(number))
+    parent, number, own = map(int, os.environ.get(VARIABLE, "0 0 0").split())
+    if not _launched and parent == os.getppid():
+        _supervisor = socket.socket(fileno=number)
         _supervisor.set_inheritable(False)
+        flush()
+        last_words.give_back(own)
         _launched = True
     return _launched
 

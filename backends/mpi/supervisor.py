@@ -45,6 +45,7 @@ from typing import NoReturn
 
 from refdist.backends.mpi import logs, pipes, processes
 from refdist.backends.mpi.datagrams import Notice
+from refdist.backends.mpi.last_words import LastWords
 from refdist.backends.mpi.logs import Printed
 from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
@@ -109,6 +110,7 @@ class Supervisor:
         self._if_first = False  # that is left out when a worker has failed before
         self._notices: list[Notice] = []
         self._printed: Printed | None = None
+        self._words: LastWords | None = None
         self._told = 0  # the last signal by which the worker was told to end
         self._limit = 0.0  # seconds left for the start; 0 for no limit
         self._initialized = False  # whether MPI has started
@@ -138,9 +140,13 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         return child
 
-    def worker(self) -> socket.socket:
-        """The worker's end of the socket, and `VARIABLE` in its environment; called in the worker."""
-        os.environ[VARIABLE] = f"{os.getppid()} {self._there.fileno()}"
+    def worker(self, errors: int = -1) -> socket.socket:
+        """The worker's end of the socket, and `VARIABLE` in its environment; called in the worker.
+
+        Args:
+            errors: the number of its standard error, which it gets back when it makes its strategy; -1 for its own.
+        """
+        os.environ[VARIABLE] = f"{os.getppid()} {self._there.fileno()} {errors}"
         self._here.close()
         return self._there
 
@@ -149,15 +155,16 @@ class Supervisor:
         """That of the worker, before it says another one."""
         return task_of(self._who["rank"], self._who["of"])
 
-    def watch(self, child: int, printed: Printed | None = None) -> NoReturn:
+    def watch(self, child: int, printed: Printed | None = None, words: LastWords | None = None) -> NoReturn:
         """Watches the worker, and ends as it does.
 
         Args:
             child: the worker.
             printed: what passes on what it prints; None where it prints by itself.
+            words: what passes on its errors until it makes its strategy; None where it has made it.
         """
         self._child = child
-        self._printed = printed
+        self._printed, self._words = printed, words
         self._there.close()
         if not self._launched:
             self._after = processes.outlived(_remove)
@@ -169,6 +176,8 @@ class Supervisor:
         if printed is not None:
             for source, passed in printed.sources().items():
                 todo[source] = functools.partial(_unless_closed, passed)
+        if words is not None:
+            todo[words.source()] = functools.partial(_unless_closed, words.passed)
         self._tell("running")
         self._leaves()
         self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
@@ -206,6 +215,9 @@ class Supervisor:
                 return _CLOSED
             if message["kind"] == "starting":
                 self._limit = self._wanted = message["limit"]
+                if self._words is not None:
+                    self._words.drain()
+                    self._words.flush()
                 # Not before: a process that has asked and does not start MPI has failed, for MPICH's launcher.
                 if self._pmi >= 0 and not self._memory:
                     job = _asked(self._pmi, "get_my_kvsname", "kvsname")
@@ -279,6 +291,10 @@ class Supervisor:
                 self._told = number
 
     def _ended(self, code: int) -> None:
+        if self._words is not None:
+            self._words.drain()
+            if code <= 0:  # it has not ended of an exception
+                self._words.flush()
         if self._printed is not None:
             self._printed.drain()
         was_told = code < 0 and bool(self._told) and -code in (self._told, signal.SIGTERM, signal.SIGKILL)
@@ -306,7 +322,8 @@ class Supervisor:
             self._tell("ended")
             self._leave()
         elif not self._joined:
-            self._fail(how, MERGE_SECONDS, several=several)
+            words = self._words.taken() if self._words is not None else ""
+            self._fail(words + how, MERGE_SECONDS, several=words + several)
         else:
             self._lost, self._end_at = True, time.monotonic() + HOLD_SECONDS
             self._printed_at = time.monotonic() + MERGE_SECONDS + FORWARD_SECONDS
@@ -389,6 +406,8 @@ class Supervisor:
         if now >= self._kill_at:
             self._kill_at, self._killed = _NEVER, True
             processes.kill(self._child)
+        if self._words is not None and now >= self._words.next():
+            self._words.flush()
         if now >= self._notify_at:
             self._notify_at = now + NOTICE_SECONDS
             for notice in self._notices:
@@ -397,7 +416,8 @@ class Supervisor:
             self._leave()
 
     def _seconds(self) -> float:
-        until = min(self._kill_at, self._end_at, self._notify_at, self._line.next())
+        until = min(self._kill_at, self._end_at, self._notify_at, self._line.next(),
+                    _NEVER if self._words is None else self._words.next())
         counts = self._limit or self._stopped or (self._lost and self._finished)
         return max(min(until - time.monotonic(), _STEP if counts else 3600.0), 0.0)
 
@@ -441,6 +461,9 @@ class Supervisor:
 
     def _leave(self) -> NoReturn:
         """Ends this process, and with it the job if the worker has failed."""
+        if self._words is not None:
+            self._words.drain()
+            self._words.flush()
         if self._printed is not None:
             self._printed.drain()
         self._line.close()
@@ -522,8 +545,7 @@ def _remove(files: bytes) -> None:
 
 def write(text: str) -> None:
     """Prints a text at once and whole."""
-    with contextlib.suppress(OSError):
-        pipes.put(2, text.encode(errors="replace"), processes.told_to_end)
+    _pass_on(text.encode(errors="replace"))
 
 
 def seconds_to_wait() -> float:
@@ -532,6 +554,11 @@ def seconds_to_wait() -> float:
         seconds = float(os.environ.get(TIMEOUT_VARIABLE) or DEFAULT_TIMEOUT)
         return seconds if seconds > 0 else DEFAULT_TIMEOUT
     return DEFAULT_TIMEOUT
+
+
+def _pass_on(data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        pipes.put(2, data, processes.told_to_end)
 
 
 def _asked(pmi: int, question: str, key: str) -> str:
@@ -549,11 +576,12 @@ def supervise(command: list[str]) -> NoReturn:
     except OSError as error:
         write(prefixed(str(supervisor.task), f"{error.filename} cannot be written: {error.strerror}"))
         os._exit(FAILED)
+    words = LastWords(_pass_on if printed is None else printed.pass_on)
     child = supervisor.fork()
     if child == 0:
         if printed is not None:
             printed.become()
-        os.set_inheritable(supervisor.worker().fileno(), True)
+        os.set_inheritable(supervisor.worker(words.become()).fileno(), True)
         if not os.environ.get(TOPOLOGY_VARIABLE):  # only the launcher was meant
             os.environ.pop(TOPOLOGY_VARIABLE, None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a strategy (`failure`)
@@ -562,7 +590,7 @@ def supervise(command: list[str]) -> NoReturn:
         except OSError as error:
             os.write(2, f"{command[0]}: {error.strerror}\n".encode())
             os._exit(127)
-    supervisor.watch(child, printed)
+    supervisor.watch(child, printed, words)
 
 
 def limit(process: int, seconds: float, who: str) -> None:
