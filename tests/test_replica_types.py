@@ -215,11 +215,18 @@ def labels_of_two() -> Any:
     (lambda x, y: (x > 1).astype(np.float32).mean(), Of.MEAN), (lambda x, y: (x > 1).sum(), Of.SUM),
     (lambda x, y: (x[:, 0] == y).all(), Of.UNKNOWN), (lambda x, y: np.where(x > 1, x, 0.0).mean(), Of.MEAN),
     (lambda x, y: x[y > 1].mean(), Of.MEAN),
-    (lambda x, y: x.reshape(2, -1).mean(), Of.MEAN), (lambda x, y: x.reshape(-1).mean(), Of.DIFFERS),
+    (lambda x, y: x.reshape(2, -1).mean(), Of.MEAN), (lambda x, y: x.reshape(-1).mean(), Of.MEAN),
+    (lambda x, y: x.reshape(-1, 1).reshape(2, 3).mean(axis=1).sum(), Of.SUM),
+    (lambda x, y: x.reshape(3, 2).mean(), Of.DIFFERS),
+    (lambda x, y: x.reshape(-1).reshape(1, 6).mean(axis=0), Of.DIFFERS), (lambda x, y: x[x > 1].mean(), Of.MEAN),
+    (lambda x, y: x.reshape(1, 2, 3).squeeze(), Of.DIFFERS), (lambda x, y: x[:, :1].squeeze().sum(), Of.SUM),
     (lambda x, y: np.asarray(x).mean(), Of.UNKNOWN), (lambda x, y: np.concatenate([x, x]).sum(), Of.UNKNOWN),
     (lambda x, y: x.max(axis=1).sum(), Of.SUM), (lambda x, y: 0.1 * x.mean() + 1, Of.MEAN),
     (lambda x, y: x.sum() + 1, Of.DIFFERS), (lambda x, y: np.square(x.mean()), Of.DIFFERS),
-    (lambda x, y: x.var(), Of.UNKNOWN), (lambda x, y: float(x.mean()), Of.UNKNOWN),
+    (lambda x, y: x.var(), Of.DIFFERS), (lambda x, y: np.max(x, axis=1).sum(), Of.SUM),
+    (lambda x, y: np.linalg.norm(x, axis=1).mean(), Of.MEAN), (lambda x, y: np.linalg.norm(x), Of.DIFFERS),
+    (lambda x, y: np.std(x, dtype=np.float64), Of.UNKNOWN), (lambda x, y: np.clip(x, 0, 2).mean(), Of.MEAN),
+    (lambda x, y: float(x.mean()), Of.UNKNOWN),
 ])
 def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any], of: Of) -> None:
     found = compute(rows_of_two(), labels_of_two())

@@ -81,6 +81,20 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: F.log_softmax(x, dim=1).sum(), Of.SUM), (lambda x, w: F.log_softmax(x, dim=0).sum(), Of.UNKNOWN),
     (lambda x, w: torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())(x).mean(), Of.MEAN),
     (lambda x, w: torch.cumsum(x, 0).sum(), Of.UNKNOWN), (lambda x, w: torch.from_numpy(x.numpy()), Of.UNKNOWN),
+    (lambda x, w: x.view(-1).mean(), Of.MEAN), (lambda x, w: x.flatten().view(2, -1).mean(dim=1).sum(), Of.SUM),
+    (lambda x, w: x.view(3, 2).mean(), Of.DIFFERS), (lambda x, w: x[torch.randperm(2)].mean(), Of.MEAN),
+    (lambda x, w: x[torch.arange(2), torch.zeros(2, dtype=torch.long)].sum(), Of.SUM),
+    (lambda x, w: x.gather(1, torch.zeros(2, 1, dtype=torch.long)).mean(), Of.MEAN),
+    (lambda x, w: torch.gather(x, 0, torch.zeros(2, 3, dtype=torch.long)).mean(), Of.UNKNOWN),
+    (lambda x, w: x.index_select(0, torch.zeros(1, dtype=torch.long)).sum(), Of.SUM),
+    (lambda x, w: x.index_select(1, torch.zeros(1, dtype=torch.long)).mean(), Of.MEAN),
+    (lambda x, w: x[x > 2].mean(), Of.MEAN), (lambda x, w: x.masked_select(x > 2).sum(), Of.SUM),
+    (lambda x, w: x[:, None].transpose(1, 2).mean(), Of.MEAN), (lambda x, w: x.t().sum(dim=1), Of.SUM),
+    (lambda x, w: x[:, None].permute(2, 0, 1).mean(dim=1), Of.MEAN), (lambda x, w: w.std(), Of.SAME),
+    (lambda x, w: torch.linalg.norm(w) + w.norm(), Of.SAME), (lambda x, w: x.var(), Of.DIFFERS),
+    (lambda x, w: F.layer_norm(w, (3,)).logsumexp(0), Of.SAME), (lambda x, w: F.dropout(w), Of.UNKNOWN),
+    (lambda x, w: w[0], Of.SAME), (lambda x, w: w[torch.zeros(1, dtype=torch.long)], Of.UNKNOWN),
+    (lambda x, w: F.mse_loss(w, w), Of.SAME), (lambda x, w: F.mse_loss(w, torch.zeros(3)), Of.UNKNOWN),
     (lambda x, w: x.T @ x, Of.DIFFERS), (lambda x, w: w.clone().add_(x.sum(dim=0)), Of.DIFFERS),
     (written, Of.UNKNOWN),
     (by_grad(lambda x, w: (x @ w).sum()), Of.SUM), (by_grad(lambda x, w: (x @ w).mean()), Of.MEAN),
@@ -132,6 +146,51 @@ def test_right_training_with_pytorch_is_left_alone() -> None:
             optimizer.step()
 
     assert findings(program) == []
+
+
+@pytest.mark.parametrize("penalty", [False, True])
+def test_the_gradient_of_gathered_rows_is_the_same_where_all_replicas_have_one_model(penalty: bool) -> None:
+    def summed(model_of: Callable[[int], Any]) -> Callable[[Any], Any]:
+        def step(x: Any) -> Any:
+            model, rows = model_of(replica().replica_id_in_sync_group), replica().all_gather(x, axis=0)
+            model.zero_grad()
+            loss = model.weight.square().sum() if penalty else F.mse_loss(model(rows)[:, 0], rows[:, 0])
+            loss.backward()
+            return replica().all_reduce("SUM", model.weight.grad)
+        return step
+
+    shared, own = torch.nn.Linear(3, 1), [torch.nn.Linear(3, 1) for _ in range(4)]
+    assert findings(lambda: each(summed(own.__getitem__))) == []
+    [finding] = findings(lambda: each(summed(lambda i: shared)))
+    assert "[RD37]" in str(finding.message) and "4 times as much" in str(finding.message)
+
+
+def test_a_parameter_that_a_replica_has_written_to_is_not_the_same() -> None:
+    def summed(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        w = torch.nn.Parameter(torch.ones(3))
+
+        def step(x: Any) -> Any:
+            w.grad = None
+            with torch.no_grad():
+                change(w)
+            return replica().all_reduce("SUM", (w * w).sum().detach())
+        return step
+
+    def assigned(w: Any) -> None:
+        w.data = w.data + 1
+
+    for change in (lambda w: w.add_(1), assigned, lambda w: torch._foreach_add_([w], 1)):
+        assert findings(lambda change=change: each(summed(change))) == []
+    assert len(findings(lambda: each(summed(lambda w: None)))) == 1
+
+
+@pytest.mark.parametrize("loss", [
+    lambda x: x.view(-1).sum() / len(x), lambda x: x.view(-1).sum() / x.numel(), lambda x: x.view(-1).mean()])
+def test_tokens_of_rows_are_averaged_as_rows_are(loss: Callable[[Any], Any]) -> None:
+    [finding] = findings(lambda: each(lambda x: replica().all_reduce("SUM", loss(x))))
+    assert "[RD38]" in str(finding.message) and "rows (2, 2, 2, 2)" in str(finding.message)
+    assert findings(lambda: each(lambda x: replica().all_reduce("SUM", x.view(-1).mean() * len(x)))) == []
+    assert findings(lambda: each(lambda x: replica().all_reduce("SUM", x.view(-1).sum() / 24))) == []
 
 
 @pytest.mark.parametrize("mean", [

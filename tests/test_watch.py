@@ -164,14 +164,37 @@ def test_tensors_on_a_device_are_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     assert reduced(lambda i: array(np.float32(np.nan))) == []
 
 
-@pytest.mark.parametrize(("line", "silent"), [
-    ("finite = np.isfinite", True), ("from math import isinf", True), ("policy = 'mixed_float16'", True),
-    ("scaler = torch.cuda.amp.GradScaler()", True), ("pass  # a GradScaler, or isfinite, would help", False),
-    ("'Try isfinite.'", False)])
-def test_a_program_that_only_speaks_of_infinity_does_not_ask(line: str, silent: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("step", "outside", "silent"), [
+    ("g = loss / 1", "ok = np.isfinite(DATA)", False), ("g = loss", "from math import isinf", False),
+    ("g = loss", "'Try isfinite.'", False), ("g = loss", "pass  # a GradScaler, or isfinite, would help", False),
+    ("g = loss if np.isfinite(x[0]) else 0", "", False), ("y, z = x; g = loss if np.isfinite(y) else 0", "", False),
+    ("g = loss", "np.isfinite(w)", False), ("g = loss + w * np.isfinite(w)", "", False),
+    ("g = loss", "policy = 'mixed_float16'", True), ("g = loss", "torch.cuda.amp.GradScaler()", True),
+    ("g = loss", "optax.apply_if_finite(optimizer, 5)", True),
+    ("g = loss if np.isfinite(loss) else loss", "", True), ("g = loss; np.isfinite(g * 2)", "", True),
+    ("g = loss if all_finite([loss]) else loss", "def all_finite(parts): return all(map(np.isfinite, parts))", True),
+    ("g = loss", "if np.isfinite(step(c, (0, 0))): w = 1", True), ("g = loss", "skip = lambda g: g.isnan().any()\n"
+                                                                  "    skip(step(c, (0, 0)))", True)])
+def test_a_program_asks_whether_what_it_reduces_is_finite(step: str, outside: str, silent: bool,
+                                                          tmp_path: Path) -> None:
+    """Not where it asks of its data, its weights or another number, or only speaks of it."""
     file = tmp_path / "program.py"
-    file.write_text("import numpy as np\n\n\ndef step(c):\n    return c.all_reduce('SUM', np.float32(np.nan))\n\n\n"
-                    f"if not step:\n    {line}\n")
-    step = runpy.run_path(str(file))["step"]
-    texts = warnings_of(lambda: mirrored().run(lambda: step(refdist.get_replica_context())))
+    file.write_text("import numpy as np\n\nw, DATA = np.float32(np.nan), np.ones(2)\n\n\n"
+                    f"def step(c, x):\n    loss = np.float32(2) * w\n    {step}\n"
+                    "    return c.all_reduce('SUM', g)\n\n\n"
+                    f"if not step:\n    pass\n    {outside}\nelse:\n"
+                    "    def all_finite(parts):\n        return all(map(np.isfinite, parts))\n")
+    function = runpy.run_path(str(file))["step"]
+    texts = warnings_of(lambda: mirrored().run(lambda: function(refdist.get_replica_context(), (0.0, 0.0))))
     assert [text[:6] for text in texts] == ["[RD42]"] * (not silent)
+
+
+@pytest.mark.parametrize(("asks", "silent"), [
+    ("np.isfinite(total)", True), ("np.isfinite(losses.values[0])", True), ("np.isfinite(ROWS)", False)])
+def test_a_program_asks_of_what_it_reduces_outside_of_replicas(asks: str, silent: bool, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("import numpy as np\n\n\ndef train(strategy):\n    ROWS = np.ones(3)\n"
+                    "    losses = strategy.run(lambda: np.float32(np.nan) * 1)\n"
+                    f"    total = strategy.reduce('SUM', losses, axis=None)\n    return {asks}\n")
+    function = runpy.run_path(str(file))["train"]
+    assert [text[:6] for text in warnings_of(lambda: function(mirrored()))] == ["[RD42]"] * (not silent)

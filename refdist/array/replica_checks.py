@@ -136,11 +136,12 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
     cell = REPLICAS[of][reducing]
     if not isinstance(cell, Refusal):
         return
-    rows = ", ".join("?" if kind.rows is None else str(kind.rows) for kind in kinds)
+    per_row = kinds[0].per_row if len({kind.per_row for kind in kinds}) == 1 else 1
+    rows = ", ".join("?" if kind.rows is None else str(kind.rows // per_row) for kind in kinds)
     match cell.code:
         case "RD37":
             if reducing is Reducing.EACH:
-                if kinds[0].reduced and not kinds[0].numbers:
+                if kinds[0].reduced and not (kinds[0].numbers or kinds[0].captured):
                     _warn("RD37", attempted, "every replica adds what is already reduced, and a read adds the parts of "
                           f"all replicas: {total} times as much", kinds[0], "Add each replica's own part, before it is "
                           "reduced.")
@@ -185,15 +186,22 @@ def _as_means(kinds: Sequence[ReplicaType]) -> Of:
     of = kinds[0].of
     if any(kind.of is not of for kind in kinds):
         return Of.DIFFERS
-    if of is Of.SUM and all((Operation.DIVIDE, kind.rows) in kind.numbers for kind in kinds) and (
+    if of is Of.SUM and all(any(map(kind.numbers.__contains__, _by_its_rows(kind))) for kind in kinds) and (
             len({kind.rows for kind in kinds}) > 1 or all(map(_by_length, kinds))):
         return Of.MEAN
     return Of.DIFFERS if of is Of.MEAN and _are_weighed(kinds) else of
 
 
+def _by_its_rows(kind: ReplicaType, operation: Operation = Operation.DIVIDE) -> list[tuple[Operation, float]]:
+    # Divided, or multiplied, by its number of rows; each of the dataset's may have given several.
+    rows = kind.rows or 0
+    return [(operation, float(rows)), (operation, float(rows // kind.per_row))]
+
+
 def _are_weighed(kinds: Sequence[ReplicaType]) -> bool:
     # Whether a number that took part may be the replica's number of rows, or its share of all of them.
-    return any(kind.numbers != kinds[0].numbers or (Operation.MULTIPLY, kind.rows) in kind.numbers for kind in kinds)
+    return any(kind.numbers != kinds[0].numbers or any(
+        number in kind.numbers for number in _by_its_rows(kind, Operation.MULTIPLY)) for kind in kinds)
 
 
 def _by_length(kind: ReplicaType) -> bool:
@@ -214,8 +222,9 @@ def _is_shared(values: Sequence[object]) -> bool:
 
 def _agree(kinds: Sequence[ReplicaType], total: int) -> bool:
     # Whether it is the same for certain: the numbers that took part are, and none may be a replica's share or count.
-    numbers = kinds[0].numbers
-    if any(kind.numbers != numbers for kind in kinds) or (numbers and len(kinds) < total):
+    numbers, captured = kinds[0].numbers, kinds[0].captured
+    if any((kind.numbers, kind.captured) != (numbers, captured) for kind in kinds) or (
+            (numbers or captured) and len(kinds) < total):
         return False
     factors = [number for operation, number in numbers if operation is Operation.MULTIPLY]
     return not _may_hold(kinds[0], total) and not any(
@@ -227,7 +236,7 @@ def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
     # divided by its rows another number than these.
     numbers = list(kind.numbers)
     if by_rows and _by_length(kind):
-        numbers.remove((Operation.DIVIDE, float(kind.rows or 0)))
+        numbers.remove(next(number for number in _by_its_rows(kind) if number in numbers))
     divisors = [number for operation, number in numbers if operation is Operation.DIVIDE]
     if any(number and number % total == 0 for number in divisors) and not _are_of_sizes(kind, len(divisors), total):
         return True

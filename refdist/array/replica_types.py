@@ -50,19 +50,25 @@ class ReplicaType:
         of: what it is.
         rows: how many rows it was made of; None where there are none, or it is not known.
         back: of something for each row, which axis the rows lie along, counted from the last one, which is 1.
+        per_row: how many of these each row of the dataset has given, as a row of tokens in `x.reshape(-1, 5)`.
         numbers: the numbers of Python's that took part, each with the operation.
         reduced: whether it is the result of a collective.
         variable: of a part, the name of the variable.
+        captured: which objects from outside refdist took part that are the same on all replicas where this number is;
+            0 for none.
     """
 
-    __slots__ = ("_at", "_before", "_code", "_length", "_step", "back", "numbers", "of", "reduced", "rows", "variable")
+    __slots__ = ("_at", "_before", "_code", "_length", "_step", "back", "captured", "numbers", "of", "per_row",
+                 "reduced", "rows", "variable")
 
     def __init__(self, of: Of, step: str, frame: FrameType | None = None, before: ReplicaType | None = None,
                  rows: int | None = None, back: int = 0, numbers: Numbers = (),
-                 reduced: bool = False, variable: str = "") -> None:
+                 reduced: bool = False, variable: str = "", per_row: int = 1, captured: int = 0) -> None:
         self.of = of
         self.rows = rows
         self.back = back
+        self.per_row = per_row
+        self.captured = captured
         self.numbers = numbers
         self.reduced = reduced
         self.variable = variable
@@ -199,11 +205,11 @@ class Typed(np.ndarray):
         rule = _FUNCTIONS.get(func)
         if rule is not None:
             return rule(*args, **kwargs)
-        return func(*_all_plain(args), **{name: _all_plain(value) for name, value in kwargs.items()})
+        return func(*_all_plain(args), **_plain_values(kwargs))
 
     def __getitem__(self, key: Any) -> Any:
         found = self.view(np.ndarray)[_all_plain(key)]
-        return typed(found, _chosen(self, key, found))
+        return typed(found, chosen(sys._getframe(1), self, key, found))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.view(np.ndarray)[_all_plain(key)] = plain(value)
@@ -212,6 +218,12 @@ class Typed(np.ndarray):
 
     def mean(self, *args: Any, **options: Any) -> Any:
         return _mean(self, *args, **options)
+
+    def std(self, *args: Any, **options: Any) -> Any:
+        return _FUNCTIONS[np.std](self, *args, **options)
+
+    def var(self, *args: Any, **options: Any) -> Any:
+        return _FUNCTIONS[np.var](self, *args, **options)
 
     def dot(self, other: Any, out: Any = None) -> Any:
         return _dot(self, other, out)
@@ -225,6 +237,10 @@ class Typed(np.ndarray):
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         return _reshape(self, shape[0] if len(shape) == 1 else shape, **options)
+
+    def squeeze(self, axis: Any = None) -> Any:
+        found = self.view(np.ndarray).squeeze(axis)
+        return typed(found, reshaped(self, found.shape))
 
     def ravel(self, order: Any = "C") -> Any:
         return _reshape(self, -1, order=order)
@@ -457,7 +473,12 @@ def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, res
         of = Of.DIFFERS
     return ReplicaType(of, step, frame, before, rows, back or 0, numbers,
                        of is Of.SAME and any(kind.reduced for kind in known),
-                       before.variable if of is Of.PART else "")
+                       before.variable if of is Of.PART else "", before.per_row, _all_captured(known))
+
+
+def _all_captured(kinds: Sequence[ReplicaType]) -> int:
+    captured = [kind.captured for kind in kinds if kind.captured]
+    return hash(tuple(captured)) if len(captured) > 1 else sum(captured)
 
 
 def product(frame: FrameType, inputs: Sequence[Any], result: Any) -> ReplicaType:
@@ -504,7 +525,7 @@ def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any
                 how = Along.SUM_OF_ITEMS
             back = back if keepdims else back - sum(one > row_axis for one in axes)
     return ReplicaType(ALONG[kind.of][how], step, frame, kind, kind.rows, back, kind.numbers, kind.reduced,
-                       kind.variable)
+                       kind.variable, kind.per_row, kind.captured)
 
 
 def _moved(kind: ReplicaType, back: int) -> ReplicaType:
@@ -519,17 +540,15 @@ def _moved(kind: ReplicaType, back: int) -> ReplicaType:
     return _kept[key]
 
 
-def _chosen(array: Typed, key: Any, found: Any) -> ReplicaType:
-    kind, ndim = array._type, array.ndim
+def chosen(frame: FrameType, array: Any, key: Any, found: Any) -> ReplicaType:
+    """Of `array[key]`, which is `found`."""
+    kind, ndim = type_of(array), array.ndim
     if kind.of is Of.SAME:
-        # Which items a replica takes may depend on the replica.
-        whole = all(one is None or one is Ellipsis or (type(one) is slice and one == slice(None))
-                    for one in (key if isinstance(key, tuple) else (key,)))
-        return kind if whole else UNKNOWN
+        return _items_of_the_same(kind, key if isinstance(key, tuple) else (key,))
     if kind.of is not Of.ROWS:
         return kind
     parts = list(key) if isinstance(key, tuple) else [key]
-    arrays = [one for one in parts if isinstance(one, (np.ndarray, list))]
+    arrays = [one for one in parts if isinstance(one, list) or has_type(one)]
     if any(one is Ellipsis for one in parts):
         at = next(i for i, one in enumerate(parts) if one is Ellipsis)
         given = sum(one is not None for one in parts) - 1
@@ -549,41 +568,78 @@ def _chosen(array: Typed, key: Any, found: Any) -> ReplicaType:
             axis += 1
     if len(arrays) > 1:
         # One item of each row, as in p[np.arange(n), labels].
-        aligned = row_axis == 0 and len(arrays) == ndim and all(np.shape(one) == (kind.rows,) for one in arrays)
-        return _moved(kind, np.ndim(found)) if aligned else _moved(kind, 0)
-    if not isinstance(row_key, slice) or row_key != slice(None):
-        length = np.shape(found)[np.ndim(found) - back] if back <= np.ndim(found) and np.ndim(found) else None
-        one_axis = isinstance(row_key, slice) or (isinstance(row_key, np.ndarray) and row_key.ndim == 1)
-        if not one_axis or length is None:
-            return _moved(kind, 0)
-        return ReplicaType(Of.ROWS, "some of the rows", program(sys._getframe(1)), kind, length, back, kind.numbers)
-    return _moved(kind, 0 if arrays else back)
+        aligned = row_axis == 0 and len(arrays) == ndim and all(_shape(one) == (kind.rows,) for one in arrays)
+        return _moved(kind, found.ndim if aligned else 0)
+    if isinstance(row_key, slice) and row_key == slice(None):
+        return _moved(kind, 0 if arrays else back)
+    if row_axis == 0 and key is row_key and _is_mask(key):  # of some leading axes, as losses[mask] of each token
+        back = found.ndim
+    elif not (isinstance(row_key, slice) or (has_type(row_key) and row_key.ndim == 1)) or not 0 < back <= found.ndim:
+        return _moved(kind, 0)
+    return ReplicaType(Of.ROWS, "some of the rows", program(frame), kind, found.shape[found.ndim - back], back,
+                       kind.numbers, captured=kind.captured)
+
+
+def _items_of_the_same(kind: ReplicaType, key: tuple[Any, ...]) -> ReplicaType:
+    # Which items a replica takes may depend on the replica.
+    if all(one is None or one is Ellipsis or (type(one) is slice and one == slice(None)) for one in key):
+        return kind
+    if not all(one is None or one is Ellipsis or isinstance(one, (int, np.integer, slice)) for one in key):
+        return UNKNOWN
+    known = kind, repr(key)
+    if known not in _kept:
+        items = copy.copy(kind)
+        items.captured = hash((kind.captured, known[1]))
+        _keep(known, items)
+    return _kept[known]
+
+
+def _shape(array: Any) -> tuple[int, ...]:
+    return tuple(array.shape) if has_type(array) else np.shape(array)
+
+
+def _is_mask(key: Any) -> bool:
+    return has_type(key) and str(key.dtype).endswith("bool")
+
+
+def transposed(array: Any, order: Sequence[int]) -> ReplicaType:
+    """Of the same items with the axes in this order."""
+    kind, ndim = type_of(array), len(order)
+    return _moved(kind, ndim - order.index(ndim - kind.back)) if kind.of is Of.ROWS else kind
 
 
 def _transpose(a: Any, axes: Any = None) -> Any:
     found = plain(a).transpose(axes)
-    kind, ndim = type_of(a), found.ndim
-    if kind.of is Of.ROWS:
-        row_axis = ndim - kind.back
-        order = [one % ndim for one in axes] if axes is not None else list(range(ndim))[::-1]
-        kind = _moved(kind, ndim - order.index(row_axis))
-    return typed(found, kind)
+    ndim = found.ndim
+    order = [one % ndim for one in axes] if axes is not None else list(range(ndim))[::-1]
+    return typed(found, transposed(a, order))
 
 
 def gradient(frame: FrameType, kind: ReplicaType) -> ReplicaType:
     """Of the gradient of what has this type, by what is the same on all replicas."""
     if kind is UNKNOWN:
         return UNKNOWN
-    return ReplicaType(kind.of, "gradient", program(frame), kind, kind.rows, 0, kind.numbers)
+    return ReplicaType(kind.of, "gradient", program(frame), kind, kind.rows, 0, kind.numbers, per_row=kind.per_row,
+                       captured=kind.captured)
 
 
 def reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:
     """Of the same items in another shape."""
     kind = type_of(array)
-    if kind.of is not Of.ROWS:
-        return kind
-    kept = np.ndim(array) == kind.back and len(shape) > 0 and shape[0] == kind.rows
-    return _moved(kind, len(shape) if kept else 0)
+    if kind.of is not Of.ROWS or not shape or np.ndim(array) != kind.back:
+        return _moved(kind, 0)
+    if shape[0] == kind.rows:
+        return _moved(kind, len(shape))
+    of_dataset = (kind.rows or 0) // kind.per_row
+    if not of_dataset or shape[0] % of_dataset:
+        return _moved(kind, 0)
+    # The items of each row follow one another: (rows, tokens, 5) as (rows * tokens, 5), and back.
+    key = kind, len(shape), shape[0]
+    if key not in _kept:
+        cut = copy.copy(_moved(kind, len(shape)))
+        cut.rows, cut.per_row = shape[0], shape[0] // of_dataset
+        _keep(key, cut)
+    return _kept[key]
 
 
 def _reshape(a: Any, shape: Any, *args: Any, **options: Any) -> Any:
@@ -605,6 +661,29 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
     return typed(dotted, product(program(sys._getframe(1)), (a, b), dotted)) if fits else dotted
 
 
+def _of_axis(function: Callable[..., Any]) -> Callable[..., Any]:
+    # A function of NumPy's that makes items fewer along axes, neither a sum nor a mean.
+    name = function.__name__
+
+    def call(a: Any, axis: Any = None, *args: Any, keepdims: Any = False, **options: Any) -> Any:
+        if keepdims is not False:
+            options["keepdims"] = keepdims
+        found = computing(sys._getframe(1))(function, (plain(a), axis, *map(plain, args)), _plain_values(options))
+        if args or {*options} - {"keepdims", "ddof", "correction"}:
+            return found
+        return typed(found, along(sys._getframe(1), a, Along.OTHER, axis, keepdims is True, name))
+    return call
+
+
+def _plain_values(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: _all_plain(value) for name, value in options.items()}
+
+
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    found = computing(sys._getframe(1))(np.linalg.norm, (plain(x), ord, axis, keepdims), {})
+    return typed(found, along(sys._getframe(1), x, Along.OTHER, axis, keepdims, "norm"))
+
+
 def _where(condition: Any, *values: Any) -> Any:
     found = np.where(plain(condition), *map(plain, values))
     inputs = condition, *values
@@ -622,4 +701,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.mean: _mean, np.dot: _dot, np.transpose: _transpose, np.reshape: _reshape,
     np.where: _where,
     np.sum: lambda a, axis=None, *args, **options: np.add.reduce(a, axis, *args, **options),
-    np.ravel: _through_method("ravel"), np.copy: _through_method("copy")}
+    np.linalg.norm: _norm,
+    **{function: _of_axis(function) for function in (np.std, np.var, np.max, np.amax, np.min, np.amin, np.prod,
+                                                     np.median)},
+    **{getattr(np, name): _through_method(name) for name in ("ravel", "copy", "clip", "squeeze")}}

@@ -12,8 +12,9 @@ traces is unknown.
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from importlib import import_module
@@ -24,6 +25,7 @@ from refdist.array.replica_types import (
     UNKNOWN,
     ReplicaType,
     along,
+    chosen,
     combined,
     computing,
     gradient,
@@ -32,6 +34,7 @@ from refdist.array.replica_types import (
     product,
     program,
     reshaped,
+    transposed,
     type_of,
     typed,
 )
@@ -56,17 +59,46 @@ _REFLECTED = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Oper
 _KEEPING = _names("""neg __neg__ clone detach detach_ requires_grad_ to float double half bfloat16 long int contiguous
     alias as_tensor tensor""")
 _PRODUCTS = _names("matmul __matmul__ mm mv dot linear")
-_ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, "amax": Along.OTHER, "amin": Along.OTHER}
-# Rows come first, and each gives a row.
+_ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, **dict.fromkeys(
+    _names("amax amin max min std var prod median logsumexp"), Along.OTHER)}
+# The same, with the order of the norm before the dimension.
+_NORMS = _names("norm linalg_norm linalg_vector_norm")
+# The same items in the same order.
+_RESHAPING = _names("flatten reshape view unflatten unsqueeze squeeze ravel view_as reshape_as")
+# Rows come first, and each gives a row; what is the same on all replicas stays so.
 _LAYERS = _names("""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d embedding
-    one_hot layer_norm batch_norm dropout flatten reshape view unsqueeze squeeze""")
+    one_hot layer_norm""")
+# Rows come first, and each gives a row.
+_DRAWING = _names("batch_norm dropout")
 # The same, where the dimension is not that of the rows.
-_ALONG_ITEMS = _names("softmax log_softmax")
+_ALONG_ITEMS = _names("softmax log_softmax gather take_along_dim index_select cumsum normalize")
+_CHOOSING = _names("__getitem__ masked_select")
 _LOSSES = _names("""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
     binary_cross_entropy_with_logits soft_margin_loss""")
 # What writes to its first operand and gives no tensor, beside the functions whose names end in "_".
 _WRITING = _names("__setitem__ __set__ backward")
 _REDUCED = {"mean": Along.MEAN_OF_ROWS, "sum": Along.SUM_OF_ROWS}
+
+
+def _swapped(ndim: int, args: Any, kwargs: Any) -> list[int]:
+    order = list(range(ndim))
+    one, other = args or (kwargs["dim0"], kwargs["dim1"])
+    order[one], order[other] = order[other], order[one]
+    return order
+
+
+def _permuted(ndim: int, args: Any, kwargs: Any) -> list[int]:
+    dims = args or (kwargs["dims"],)
+    return [dim % ndim for dim in (dims[0] if isinstance(dims[0], (list, tuple)) else dims)]
+
+
+# The same items with the axes in another order: which.
+_TURNING: dict[str, Callable[[int, Any, Any], list[int]]] = {
+    "transpose": _swapped, "swapaxes": _swapped, "swapdims": _swapped, "permute": _permuted,
+    "t": lambda ndim, args, kwargs: list(range(ndim))[::-1]}
+# Each parameter of a module that was seen: its number, its version and its type.
+_parameters: MutableMapping[Any, tuple[int, int, ReplicaType]] = {}
+_numbers = itertools.count(1)
 
 
 def mode() -> Callable[[], AbstractContextManager[object]]:
@@ -78,7 +110,10 @@ def mode() -> Callable[[], AbstractContextManager[object]]:
 @lru_cache(maxsize=1)
 def _mode(torch: Any) -> Any:
     # From here on its tensors have types.
-    keep_types_of(torch.Tensor, import_module("torch.utils.weak").WeakTensorKeyDictionary())
+    global _parameters
+    kept = import_module("torch.utils.weak").WeakTensorKeyDictionary
+    keep_types_of(torch.Tensor, kept())
+    _parameters = kept()
 
     def see(self: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -88,10 +123,15 @@ def _mode(torch: Any) -> Any:
         if name == "numpy":  # it computes nothing, and what it returns may depend on its caller
             return function(*args, **kwargs)
         result = computing(sys._getframe(1))(function, args, kwargs)
+        for one in (*args, *kwargs.values()):
+            if type(one) is torch.nn.Parameter:
+                _know(one)
         if name == "grad" and not isinstance(result, torch.Tensor):
             _gradients(sys._getframe(1), torch, result, *args, **kwargs)
         elif isinstance(result, torch.Tensor):
             _see(sys._getframe(1), name, args, kwargs, result)
+        elif getattr(function, "__self__", None) is torch.Tensor.grad:
+            pass  # x.grad = None writes nothing to x
         elif name in _WRITING or (name.endswith("_") and not name.endswith("__")):
             _forget(args)
         return result
@@ -113,10 +153,25 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
 
 def _forget(args: Any) -> None:
     # What is written to has no type any more, and nor has what it is a view of.
-    if args and has_type(args[0]):
-        for tensor in (args[0], args[0]._base):
-            if tensor is not None:
-                typed(tensor, UNKNOWN)
+    written = args[0] if args else ()
+    for one in written if isinstance(written, (list, tuple)) else (written,):
+        if has_type(one):
+            for tensor in (one, one._base):
+                if tensor is not None:
+                    typed(tensor, UNKNOWN)
+
+
+def _know(parameter: Any) -> None:
+    # It is the same on all replicas where they compute with this one object, and none has written to it meanwhile.
+    number, version, before = _parameters.get(parameter, (0, 0, None))
+    kind = type_of(parameter)
+    if kind is UNKNOWN:  # it is new, or something was written to it
+        number = next(_numbers)
+    elif kind is not before or parameter._version == version:
+        return
+    kind = ReplicaType(Of.SAME, "a parameter", captured=hash((number, parameter._version)))
+    _parameters[parameter] = number, parameter._version, kind
+    typed(parameter, kind)
 
 
 def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> ReplicaType:
@@ -131,11 +186,22 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
         return combined(frame, _REFLECTED[name], name.strip("_"), args[::-1], result)
     if name in _PRODUCTS and len(args) >= 2:
         return product(frame, args[:2], result)
-    if name in _ALONG:
-        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        axis = tuple(axis) if isinstance(axis, (list, tuple)) else axis
-        keeps = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
-        return along(frame, args[0], _ALONG[name], axis if axis != () else None, keeps is True, name)
+    if name in _ALONG or name in _NORMS:
+        at = 2 if name in _NORMS else 1
+        axis = kwargs.get("dim", args[at] if len(args) > at else None)
+        axis = tuple(axis) if isinstance(axis, (list, tuple)) else None if isinstance(axis, bool) else axis
+        keeps = kwargs.get("keepdim", args[at + 1] if len(args) > at + 1 else False)
+        return along(frame, args[0], _ALONG.get(name, Along.OTHER), axis if axis != () else None, keeps is True, name)
+    if name in _RESHAPING:
+        return reshaped(args[0], tuple(result.shape))
+    if name in _CHOOSING:
+        return chosen(frame, args[0], args[1], result)
+    if name in _TURNING:
+        return transposed(args[0], _TURNING[name](args[0].ndim, args[1:], kwargs))
+    if first.of is Of.SAME:
+        tensors = [one for one in (*args, *kwargs.values()) if has_type(one)]
+        same = name in _LAYERS | _LOSSES | _ALONG_ITEMS and all(type_of(one).of is Of.SAME for one in tensors)
+        return combined(frame, Operation.OTHER, name, tensors, result) if same else UNKNOWN
     if first.of is not Of.ROWS or first.back != args[0].ndim:
         return UNKNOWN
     if name in _LOSSES:
@@ -143,15 +209,12 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
         if how is not None:
             return along(frame, args[0], how, None, False, name)
         return reshaped(args[0], tuple(result.shape))
-    axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    kept = name in _LAYERS or (name == "__getitem__" and _takes_all_rows(args[1])) or (
-        name in _ALONG_ITEMS and axis in (-1, 1) and result.ndim > 1)
+    axis = kwargs.get("dim", next((one for one in args[1:] if type(one) is int), None))
+    if name == "index_select" and axis == 0:
+        return chosen(frame, args[0], kwargs.get("index", args[-1]), result)
+    kept = name in _LAYERS or name in _DRAWING or (
+        name in _ALONG_ITEMS and axis in (-1, *range(1, args[0].ndim)) and result.ndim > 1)
     return reshaped(args[0], tuple(result.shape)) if kept and result.ndim and result.shape[0] == first.rows else UNKNOWN
-
-
-def _takes_all_rows(index: Any) -> bool:
-    # Whether x[index] has something for each row of x: x[:, 0].
-    return isinstance(index, tuple) and len(index) > 1 and isinstance(index[0], slice) and index[0] == slice(None)
 
 
 def _gradients(frame: FrameType, torch: Any, gradients: Any, outputs: Any, inputs: Any, grad_outputs: Any = None,

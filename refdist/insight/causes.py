@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 from refdist.core.scaled import Deal
 from refdist.insight import summaries
 from refdist.insight.aligned import (
+    RETURNED,
     Meeting,
     Parting,
     _flat,
     global_batch,
     meetings,
+    numbers_of,
     points_of,
+    readings,
     returned,
     steps,
     tolerance,
@@ -31,6 +34,10 @@ from refdist.insight.trial import Trial
 _MOST_ROWS = 1_000_000
 # Calls whose result need not be the same on another number of replicas.
 _JOINING = ("merge_call", "gather", "all_gather", "Strategy.gather")
+_FOLD_IN = ("Make a key for each replica from it: jax.random.fold_in(key, context.replica_id_in_sync_group), outside "
+            "of what JAX compiles, or with the replica as an argument.")
+# Of numbers that were printed, with few digits.
+_OF_PRINTED = 0.01
 _CHANGING = ("assign_add of", "assign_sub of", "scatter_add of", "scatter_sub of")
 
 
@@ -56,7 +63,8 @@ class Case:
         parting: where.
         shaken: where runs of the same number of replicas part that differ in their order; None where they do not.
         meeting: the first rendezvous, or reduction outside replicas, that both came to and whose results differ, in
-            each; None for none.
+            each; or a read of replicas' parts that differs in the same measure as what was printed or returned then;
+            None for none.
         aligned: whether, where there is none, the first came to each of the second.
     """
 
@@ -65,7 +73,7 @@ class Case:
         self.counts = first.setting.replicas, second.setting.replicas
         self._all = meetings(second)
         self.aligned = True
-        self.meeting = next(self._differing(), None)
+        self.meeting = next(self._differing(), None) or next(self._read(), None)
 
     def _differing(self) -> Iterator[tuple[Meeting, Meeting]]:
         # At the same line; or where that is not known, as of code that has none, by the call alone.
@@ -93,6 +101,22 @@ class Case:
             counts = _all_are(x, self.counts[0]) and _all_are(y, self.counts[1])
             parts_here = two.call.endswith(f" of variable {self.parting.name}:0")
             if x and (parts_here or not counts) and not _near(x, y, _loosest(one, two)):
+                yield one, two
+
+    def _read(self) -> Iterator[tuple[Meeting, Meeting]]:
+        here, there = self.parting.points
+        if here is None or there is None or self.parting.name not in ("printed", RETURNED):
+            return
+        shown = [(x, y) for x, y in zip(numbers_of(here), numbers_of(there), strict=False) if x != y]
+        reads = {(one.call, one.line): one for one in readings(self.first) if one.at < here.at}
+        for two in reversed(readings(self.second)):
+            one = reads.get((two.call, two.line))
+            if one is None or two.at > there.at or not two.contributed:
+                continue
+            x, y = _items(one.received), _items(two.received)
+            if any(not _near([a * q], [b * p], _OF_PRINTED) for a, b in zip(x, y, strict=False) for p, q in shown):
+                continue
+            if shown and not _near(x, y, _loosest(one, two)):
                 yield one, two
 
     def rows(self) -> list[int] | None:
@@ -471,6 +495,33 @@ def _alike_seeded(case: Case) -> Cause | None:
     return None
 
 
+def _alike_keys(case: Case) -> Cause | None:
+    # What is drawn for rows has another shape on another number of replicas; weights that replicas make have the same.
+    here = {(key.line, key.shape) for key in case.first.keys if key.is_drawn}
+    drawn = [key for key in case.second.keys
+             if key.is_drawn and key.replica is not None and (key.line, key.shape) not in here]
+    by_key: dict[tuple[str, str], set[int]] = {}
+    for key in drawn:
+        if key.key is not None and key.replica is not None:
+            by_key.setdefault((key.line, key.key), set()).add(key.replica)
+    for (line, numbers), replicas in by_key.items():
+        if len(replicas) > 1:
+            return Cause("ONE SEED", f"replicas {_listed(sorted(replicas), '')} draw random numbers ({_short(line)}) "
+                         f"with one key of JAX, {numbers}, so all of them draw the same", _FOLD_IN)
+    traced = [key for key in drawn if key.key is None]
+    seeds: dict[str, set[str | None]] = {}
+    for key in case.second.keys:
+        if key.is_made:
+            seeds.setdefault(key.line, set()).add(key.key)
+    own = any(None in of_line or len(of_line) > 1 for of_line in seeds.values()) or any(
+        key.what == "fold_in" or (key.what == "split" and key.shape == str(case.counts[1]))
+        for key in case.second.keys)
+    if not traced or not seeds or own:
+        return None  # a replica may have a key of its own
+    return Cause("ONE SEED", f"replicas draw random numbers ({_short(traced[0].line)}) with a key of JAX that is made "
+                 f"from one seed ({_short(next(iter(seeds)))}), so all of them draw the same", _FOLD_IN)
+
+
 def _shared_generator(case: Case) -> Cause | None:
     for draw in case.second.draws:
         if draw.replica is None or draw.seed is not None:
@@ -553,8 +604,8 @@ def of_order(case: Case) -> Cause:
 
 
 _CAUSES: tuple[Callable[[Case], Cause | None], ...] = (
-    _batch, _rows, _not_finite, _first_only, _scaled, _changes, _alike_seeded, _shared_generator, _means, _state,
-    _own_generator, _after_reducing)
+    _batch, _rows, _not_finite, _first_only, _scaled, _changes, _alike_seeded, _alike_keys, _shared_generator, _means,
+    _state, _own_generator, _after_reducing)
 
 
 def _seen(trial: Trial) -> tuple[Counter[int] | None, int]:

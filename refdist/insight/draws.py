@@ -1,7 +1,7 @@
 """Random numbers that a program draws from NumPy and Python: from which generator, on which replica, at which line.
 
-Of JAX only the seeds are seen.  Of PyTorch these, and whether the global generator has another state after a replica
-has run.
+Of PyTorch only the seeds are seen, and whether the global generator has another state after a replica has run.  JAX's
+keys are watched by `keys.py`.
 
 refdist's own generators have a stream for each replica.  Those of NumPy and Python know no replicas: what one replica
 draws, another does not get, so that the order in which replicas run decides; and generators that replicas seed alike
@@ -23,8 +23,6 @@ from refdist.core import call_site, context_stack
 
 GLOBAL = "global"
 _SEEDS = {"seed", "setstate", "set_state"}
-# The functions of libraries that take a seed, which are watched where a library has been imported.
-_OF_LIBRARIES = (("torch", "manual_seed"), ("jax.random", "key"), ("jax.random", "PRNGKey"))
 _METHODS = ("random", "normal", "standard_normal", "uniform", "integers", "choice", "permutation", "shuffle",
             "permuted", "exponential", "binomial", "poisson", "beta", "gamma", "bytes")
 
@@ -58,7 +56,7 @@ class Draws:
         self.found: dict[Draw, None] = {}
         self._state: Any = None  # of PyTorch's global generator
         self._seeding: set[int | None] = set()  # replicas that seed it, of which each has a state of its own
-        self._watched: set[tuple[str, str]] = set()
+        self._watched = False  # PyTorch
         for module, owner in ((random, random._inst), (np.random, np.random.mtrand._rand)):
             for name in dir(module):
                 method = getattr(module, name)
@@ -78,17 +76,16 @@ class Draws:
 
         np.random.default_rng = default_rng
 
-    def of_libraries(self) -> None:
-        """Watches how PyTorch and JAX are seeded, those of them that have been imported by now."""
-        for place in _OF_LIBRARIES:
-            module: Any = sys.modules.get(place[0])
-            if module is not None and place not in self._watched:
-                self._watched.add(place)
-                setattr(module, place[1], self._of_a_seed(getattr(module, place[1]), place[0] == "torch"))
-                if place[0] == "torch":
-                    module.Generator = self._of_generators(module.Generator)
-        if "torch" in sys.modules:
-            self._state = sys.modules["torch"].default_generator.get_state()
+    def of_pytorch(self) -> None:
+        """Watches how PyTorch is seeded, where it has been imported by now."""
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            return
+        if not self._watched:
+            self._watched = True
+            torch.manual_seed = self._of_a_seed(torch.manual_seed)
+            torch.Generator = self._of_generators(torch.Generator)
+        self._state = torch.default_generator.get_state()
 
     def of_a_replica(self, replica: int, line: str) -> None:
         """Sees whether a replica, which ends a run that was begun at this line, has drawn from PyTorch's generator."""
@@ -99,12 +96,11 @@ class Draws:
             self._state = state
             self._add(Draw(GLOBAL, None, line, replica))
 
-    def _of_a_seed(self, function: Callable[..., Any], of_the_global_one: bool) -> Callable[..., Any]:
+    def _of_a_seed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             self._seed(_line(), next(iter((*args, *kwargs.values())), None))
-            if of_the_global_one:
-                self._seeding.add(_replica())
+            self._seeding.add(_replica())
             return function(*args, **kwargs)
 
         return call

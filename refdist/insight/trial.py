@@ -32,6 +32,7 @@ from refdist.core.scaled import Deal, Scale, scale, totals
 from refdist.insight import files, forks, summaries
 from refdist.insight.draws import Draw, Draws
 from refdist.insight.events import Event
+from refdist.insight.keys import Key, Keys
 from refdist.insight.recording import record_to
 from refdist.insight.stream import Raw
 
@@ -59,7 +60,7 @@ class Setting(NamedTuple):
         global_batch: see `core.scaled`.
         arguments: those of a script.
         deal: the value of the `core.scaled.Deal` by which rows are dealt otherwise; None where they are not.
-        totals: whether replicas read totals; these reads are recorded, too.
+        totals: whether replicas read totals; all reads are recorded then, and not only those of several copies.
     """
 
     replicas: int
@@ -92,6 +93,7 @@ class Trial(NamedTuple):
             whose thread it has waited for; "" for none of these.
         returned: summaries of the numbers that a function returned.
         draws: see `draws.py`.
+        keys: see `keys.py`.
     """
 
     setting: Setting
@@ -100,6 +102,7 @@ class Trial(NamedTuple):
     text: str
     returned: list[Any]
     draws: list[Draw]
+    keys: list[Key]
 
 
 def run(program: Program, setting: Setting, folder: Path, limit: float) -> Trial:
@@ -192,13 +195,13 @@ def _stop(number: int) -> float:
 
 
 def _read(setting: Setting, folder: Path, ended: str, text: str) -> Trial:
-    outcome: dict[str, Any] = {"ended": ended, "text": text, "returned": [], "draws": []}
+    outcome: dict[str, Any] = {"ended": ended, "text": text, "returned": [], "draws": [], "keys": []}
     with contextlib.suppress(FileNotFoundError):
         outcome |= json.loads((folder / _OUTCOME).read_text())
     recording = folder / _RECORDING
     events = files.read(recording)[0] if recording.exists() else []
     return Trial(setting, events, outcome["ended"], outcome["text"], outcome["returned"],
-                 [Draw(*draw) for draw in outcome["draws"]])
+                 [Draw(*draw) for draw in outcome["draws"]], [Key(*key) for key in outcome["keys"]])
 
 
 # In the process of the run.
@@ -219,11 +222,11 @@ class _Recorder(record_to):
 
     def _kept(self, raw: Raw) -> None:
         if raw[1] == "run":  # a library that replicas use has been imported by now
-            self._draws.of_libraries()
+            self._draws.of_pytorch()
             self._line = next(map(str, raw[4]["site"]), "")
         elif raw[1] == "end" and raw[3][1] is not None:
             self._draws.of_a_replica(raw[3][1], self._line)
-        if raw[1] in _RECORDED or (raw[1] == "read" and totals()):
+        if raw[1] in _RECORDED or (raw[1] == "read" and (totals() or raw[4]["copy"] is None)):
             self._taken += 1
             if self._taken > EVENTS:
                 self._full()
@@ -262,11 +265,12 @@ def _forked(program: Callable[[], object], setting: Setting, folder: Path, envir
 
 
 def _run(program: Callable[[], object], setting: Setting, folder: Path) -> NoReturn:
-    draws = Draws()
+    draws, keys = Draws(), Keys()
 
     def end(ended: str, text: str = "", returned: Sequence[Any] = ()) -> NoReturn:
         (folder / _OUTCOME).write_text(json.dumps(
-            {"ended": ended, "text": text, "returned": returned, "draws": list(draws.found)}))
+            {"ended": ended, "text": text, "returned": returned, "draws": list(draws.found),
+             "keys": list(keys.found)}))
         os._exit(0)
 
     scale.value = Scale(setting.replicas // max(setting.workers, 1), setting.global_batch,

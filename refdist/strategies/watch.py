@@ -12,11 +12,7 @@ that computes beside the program is not: the program would have to wait for it.
 
 from __future__ import annotations
 
-import ast
-import functools
-import linecache
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,11 +22,9 @@ from refdist import journal
 from refdist.array import replica_checks
 from refdist.array.convert import kind_of, on_host, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.core import call_site, checks, remarks
+from refdist.core import call_site, checks, finite, remarks
 from refdist.core.agreement import CollectiveCall
 from refdist.core.rules.options import ReduceOp
-
-_ASKING = re.compile(r"\b(isfinite|isinf|nan_to_num|GradScaler|LossScaleOptimizer|mixed_float16)\b")
 
 _INFINITE = 0x7c00 << 1  # the bits of float16's infinity, without the sign
 
@@ -82,7 +76,8 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
         return  # the sum has overflowed, which NumPy warns of, or another worker contributes it
     part = dense[having[0]]
     nan = bool(np.isnan(part).any())
-    if np.geterr()["invalid" if nan else "over"] == "ignore" or _asks_for_finite(call_site.that_led_here()):
+    if np.geterr()["invalid" if nan else "over"] == "ignore" or finite.is_asked(
+            call_site.that_led_here(), not call.call_site):
         return
     index = [int(i) for i in np.argwhere(np.isnan(part) if nan else ~np.isfinite(part))[0]]
     where = f", the first at {index} of replica {first + having[0]}'s array" if index else ""
@@ -93,22 +88,6 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     others = "" if len(having) == len(parts) else "; what the other replicas contribute is finite"
     _remark("RD42", call, f"{who} {'contributes' if len(having) == 1 else 'contribute'} {'NaN' if nan else 'infinity'}"
                           f"{where}{no_rows}{others}")
-
-
-def _asks_for_finite(site: call_site.Site) -> bool:
-    # Whether one of the files asks whether numbers are finite, or scales a loss: it skips such steps itself.
-    return any(_asks("".join(linecache.getlines(file))) for file in {place.file for place in site})
-
-
-@functools.lru_cache(maxsize=64)
-def _asks(source: str) -> bool:
-    # By a name or a word on its own; what is written in a comment or a sentence asks nothing.
-    try:
-        nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return _ASKING.search(source) is not None
-    words = [getattr(node, field, None) for node in nodes for field in ("id", "attr", "name", "value")]
-    return any(isinstance(word, str) and _ASKING.fullmatch(word) for word in words)
 
 
 def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:

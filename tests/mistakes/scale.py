@@ -183,6 +183,27 @@ def accumulated_and_reduced_each_time() -> None:
         strategy.run(step, (batch,))
 
 
+def metric_of_means() -> None:
+    # Each replica adds the mean of its rows to its part of a metric, and a read adds the parts.
+    strategy = four()
+    loss = total(strategy)
+    each(strategy, lambda x: loss.assign_add(x.mean()))
+    print("loss", float(loss))
+
+
+def spread_of_the_weights() -> None:
+    strategy = four()
+    w = weights(strategy)
+    strategy.run(lambda: replica().all_reduce("SUM", np.std(w.read_value()) + w.read_value().var()))  # here
+
+
+def mean_of_items() -> None:
+    def step(x: Any) -> Any:
+        return replica().all_reduce("SUM", np.square(x.reshape(-1)).mean())  # here
+
+    each(four(), step)
+
+
 MISTAKES = [
     (16, nan_of_one_replica, "warns RD42"),
     (16, log_of_zero, "warns RD42"),
@@ -210,5 +231,8 @@ MISTAKES = [
     (0, mean_of_a_ratio, "compare ROWS OF ONE REPLICA"),
     (0, root_of_a_part, "compare ROWS OF ONE REPLICA"),
     (0, clipped_before_the_sum, "compare ROWS OF ONE REPLICA"),
+    (27, metric_of_means, "compare MEANS SUMMED"),
+    (0, spread_of_the_weights, "warns RD37"),
+    (27, mean_of_items, "warns RD38"),
     (0, accumulated_and_reduced_each_time, "warns RD37"),
 ]

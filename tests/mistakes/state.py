@@ -125,6 +125,18 @@ def first_rows_for_all() -> None:
     strategy.run(step)
 
 
+def nan_beside_a_question() -> None:
+    # The program looks whether its rows are finite, which tells nothing of what is computed of them.
+    assert np.isfinite(ROWS).all()
+
+    def step(x: Any) -> Any:
+        chosen = x[x > 6]
+        return replica().all_reduce("SUM", chosen.sum() / np.float32(len(chosen)))  # here
+
+    with np.errstate(all="warn"):
+        each(four(), step)
+
+
 MISTAKES = [
     (37, global_random_state, "compare GLOBAL RANDOM STATE"),
     (37, shared_counter, "compare SHARED PYTHON STATE"),
@@ -138,5 +150,6 @@ MISTAKES = [
     (0, negatives_of_the_own_batch, "compare ROWS OF ONE REPLICA"),
     (0, statistics_of_the_own_batch, "compare ROWS OF ONE REPLICA"),
     (0, written_in_a_default, "compare SHARED PYTHON STATE"),
+    (16, nan_beside_a_question, "warns RD42"),
     (0, first_rows_for_all, "compare NOT DISTRIBUTED"),
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from silent_mistakes import Aggregation, each, four, replica, weights
+from silent_mistakes import Aggregation, batches, each, four, replica, weights
 
 jax = pytest.importorskip("jax", reason="`make interop` installs it")
 
@@ -72,6 +72,40 @@ def dropout_of_one_key() -> None:
     each(strategy, step)
 
 
+def dropout_of_a_key_from_outside() -> None:
+    strategy, key = four(), jax.random.key(3)
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        kept = jax.random.bernoulli(key, 0.5, x.shape)
+        w.assign_sub(0.01 * np.asarray((x * kept).sum(axis=0)))
+
+    each(strategy, step)
+
+
+def dropout_of_a_key_in_compiled_code() -> None:
+    # A key for each step, but not for each replica.
+    strategy, key = four(), jax.random.PRNGKey(3)
+    w = weights(strategy, Aggregation.SUM)
+    dropped = jax.jit(lambda x, key: (x * jax.random.bernoulli(key, 0.5, x.shape)).sum(axis=0))
+    for x in batches(strategy, batch=4):
+        key, now = jax.random.split(key)
+        strategy.run(lambda x, key: w.assign_sub(0.01 * np.asarray(dropped(np.asarray(x), key))), (x, now))
+
+
+def statistics_beside_a_right_key() -> None:
+    # The keys are those of the replicas, and what each draws for itself is the same on purpose: neither is the mistake.
+    strategy, key = four(), jax.random.key(3)
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        own = jax.random.fold_in(key, replica().replica_id_in_sync_group)
+        noise = 0 * jax.random.normal(own, x.shape) + jax.random.normal(jax.random.key(1), (3,))
+        w.assign_sub(np.asarray(((x + noise) / np.linalg.norm(x)).sum(axis=0)))
+
+    each(strategy, step)
+
+
 def collective_under_grad() -> None:
     strategy = four()
     w = weights(strategy)
@@ -107,6 +141,9 @@ MISTAKES = [
     (26, update_reduced_twice, "compare REDUCED TWICE"),
     (21, own_rows_updated, "raises RD12"),
     (38, dropout_of_one_key, "compare ONE SEED"),
+    (38, dropout_of_a_key_from_outside, "compare ONE SEED"),
+    (38, dropout_of_a_key_in_compiled_code, "compare ONE SEED"),
+    (0, statistics_beside_a_right_key, "compare ROWS OF ONE REPLICA"),
     (0, collective_under_grad, "raises RD25"),
     (16, nan_of_an_empty_part, "warns RD42"),
     (3, order_of_keys, "warns RD48"),

@@ -181,6 +181,54 @@ def part_of_a_metric_as_the_total() -> None:
     tensors(strategy, step)
 
 
+def gradients_of_gathered_rows() -> None:
+    # Each replica computes with all rows, and so all have the gradient of the whole batch.
+    weight = torch.nn.Parameter(torch.ones(3))
+
+    def step(x: Any) -> Any:
+        weight.grad = None
+        everything = replica().all_gather(x, axis=0)
+        mean_squares(everything @ weight, everything[:, 0]).backward()
+        return replica().all_reduce("SUM", weight.grad)  # here
+
+    tensors(four(), step)
+
+
+def penalty_of_a_model() -> None:
+    model = torch.nn.Linear(3, 1)
+
+    def step(x: Any) -> Any:
+        model.zero_grad()
+        (0.01 * model.weight.square().sum()).backward()
+        return replica().all_reduce("SUM", model.weight.grad)  # here
+
+    tensors(four(), step)
+
+
+def losses_of_tokens() -> None:
+    # Each row is a sentence, and the loss a mean over the tokens of all.
+    model = torch.nn.Sequential(torch.nn.Embedding(30, 4), torch.nn.Linear(4, 30))
+
+    def step(x: Any) -> Any:
+        model.zero_grad()
+        logits = model(x.long()[:, :-1])
+        torch.nn.functional.cross_entropy(logits.view(-1, 30), x.long()[:, 1:].reshape(-1)).backward()
+        return replica().all_reduce("SUM", model[1].weight.grad)  # here
+
+    tensors(four(), step)
+
+
+def losses_of_chosen_items() -> None:
+    weight = torch.nn.Parameter(torch.ones(3, 5))
+
+    def step(x: Any) -> Any:
+        labels = x[:, 0].long() % 5
+        likely = torch.nn.functional.log_softmax(x @ weight, dim=-1).gather(1, labels[:, None])
+        return replica().all_reduce("SUM", -likely.mean().detach())  # here
+
+    tensors(four(), step)
+
+
 MISTAKES = [
     (27, gradients_of_means_summed, "warns RD38"),
     (0, mean_of_gradients_of_sums, "warns RD39"),
@@ -196,4 +244,8 @@ MISTAKES = [
     (37, model_shared_by_replicas, "compare SHARED PYTHON STATE"),
     (0, norm_of_the_own_gradient, "compare ROWS OF ONE REPLICA"),
     (23, part_of_a_metric_as_the_total, "warns RD41"),
+    (30, gradients_of_gathered_rows, "warns RD37"),
+    (0, penalty_of_a_model, "warns RD37"),
+    (27, losses_of_tokens, "warns RD38"),
+    (27, losses_of_chosen_items, "warns RD38"),
 ]
