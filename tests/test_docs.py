@@ -64,7 +64,8 @@ MODULES = [".".join(["refdist", *[folder][:folder != "refdist"],
 def test_the_examples_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name.startswith(("refdist.backends.jax", "refdist.backends.torch")):
         pytest.importorskip(name.split(".")[2], reason="`make interop` installs it")
-    if name.startswith("refdist.tf.keras.") or name in ("refdist.tf.computed", "refdist.tf.tape"):
+    if name.startswith("refdist.tf.keras.") or name in (
+            "refdist.tf.computed", "refdist.tf.images", "refdist.tf.tape"):
         os.environ.setdefault("KERAS_BACKEND", "torch")
         pytest.importorskip("torch", reason="`make interop` installs it")
         pytest.importorskip("keras", reason="`make interop` installs it")

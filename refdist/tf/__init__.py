@@ -40,7 +40,8 @@ from refdist.tf.stand_in import install
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.variable import Variable
 
-data, nn, random = _data, _Namespace("nn", _nn), _Namespace("random", _random)
+data, nn = _data, _Namespace("nn", _nn)
+random = _Namespace("random", _random, {"experimental": _Namespace("random.experimental", _random.experimental)})
 math, linalg, image = map(_Namespace, ("math", "linalg", "image"))
 dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half": DTYPES["float16"],
                                    "double": DTYPES["float64"], **DTYPES})

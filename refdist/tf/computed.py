@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -130,6 +130,13 @@ def confusion(labels: Any, predictions: Any, classes: Any, dtype: Any) -> Any:
     return ops.cast(ops.reshape(ops.bincount(flat, minlength=size * size), (size, size)), dtype)
 
 
+class TopKV2(NamedTuple):
+    """The largest of each row, and where they are."""
+
+    values: Any
+    indices: Any
+
+
 def top(x: Any, number: Any, is_sorted: bool) -> tuple[Any, Any]:
     """The largest of each row, and where they are."""
     values, indices = ops.top_k(x, int(number), is_sorted)
@@ -190,11 +197,124 @@ def added(x: Any, indices: Any, updates: Any) -> Any:
     return ops.add(x, ops.scatter(indices, updates, tuple(x.shape)))
 
 
-def distinct(x: Any) -> tuple[Any, Any]:
-    """The different values in the order of their first places, and where each item is among them."""
-    values, first, inverse = np.unique(np.asarray(x), return_index=True, return_inverse=True)
+class Unique(NamedTuple):
+    """The different values, and where each item is among them."""
+
+    y: Any
+    idx: Any
+
+
+class UniqueWithCounts(NamedTuple):
+    """The different values, where each item is among them, and how many items each is."""
+
+    y: Any
+    idx: Any
+    count: Any
+
+
+def distinct(x: Any, dtype: Any) -> tuple[Any, Any, Any]:
+    """The different values in the order of their first places, where each item is among them, and how often."""
+    values, first, inverse, counts = np.unique(np.asarray(x), return_index=True, return_inverse=True,
+                                               return_counts=True)
     order = np.argsort(first)
-    return tensor(values[order]), tensor(np.argsort(order)[inverse.reshape(-1)], "int32")
+    return tensor(values[order]), tensor(np.argsort(order)[inverse.reshape(-1)], dtype), tensor(counts[order], dtype)
+
+
+def gathered(params: Any, indices: Any, axis: Any, batched: int) -> Any:
+    """The slices at indices along an axis; of each row of the first dimensions its own, where those are batched."""
+    axis = batched if axis is None else int(axis)
+    if not batched:
+        return ops.take(params, indices, axis)
+    first = [gathered(one, places, axis - 1 if axis > 0 else axis, batched - 1)
+             for one, places in zip(ops.unstack(params), ops.unstack(indices), strict=True)]
+    return ops.stack(first)
+
+
+def masked(x: Any, mask: Any, axis: int) -> Any:
+    """What a mask leaves of the dimensions from an axis on."""
+    return x[(slice(None),) * int(axis) + (mask,)]
+
+
+def hot(indices: Any, depth: int, on: Any, off: Any, axis: int, dtype: Any) -> Any:
+    """For each index a row with one value there, and another elsewhere."""
+    given = [value for value in (on, off) if value is not None]
+    dtype = dtype or (name_of(tensor(given[0])) if given else "float32")
+    places = ops.expand_dims(ops.cast(indices, "int64"), axis)
+    numbers_of_classes = [1] * places.ndim
+    numbers_of_classes[axis] = depth
+    chosen = ops.equal(places, tensor(np.arange(depth).reshape(numbers_of_classes)))
+    return ops.where(chosen, tensor(1 if on is None else on, dtype), tensor(0 if off is None else off, dtype))
+
+
+def accumulated(x: Any, accumulate: Callable[..., Any], first: int, axis: int, exclusive: bool, backwards: bool) -> Any:
+    """The sums, or products, up to each item, with or without it, from either end."""
+    x = ops.flip(x, axis) if backwards else x
+    if exclusive:
+        start = ops.full_like(ops.take(x, [0], axis), first)
+        x = ops.concatenate([start, ops.take(x, list(range(x.shape[axis] - 1)), axis)], axis)
+    result = kept(x, accumulate(x, axis))
+    return ops.flip(result, axis) if backwards else result
+
+
+def mean_of_segments(x: Any, ids: Any, count: int) -> Any:
+    """The mean of the rows of each segment; 0 of one without rows."""
+    rows = ops.segment_sum(ops.ones_like(x), ids, count)
+    return ops.divide(ops.segment_sum(x, ids, count), ops.maximum(rows, 1))
+
+
+def saturated(x: Any, dtype: Any) -> Any:
+    """The tensor in another dtype, after what that cannot hold became its smallest or largest number."""
+    own = name_of(x)
+    if "int" in dtype:
+        limits = np.iinfo(dtype)
+        low, high = limits.min, limits.max
+        if "int" in own:
+            low, high = max(low, np.iinfo(own).min), min(high, np.iinfo(own).max)
+        elif own in ("float16", "float32", "float64"):
+            # The largest number of the tensor's dtype that the other one holds.
+            kind = np.dtype(own).type
+            with np.errstate(over="ignore"):
+                top_number = min(kind(high), np.finfo(kind).max)
+            high = top_number if int(top_number) <= high else np.nextafter(top_number, kind(0))
+        clipped_numbers = np.clip(np.asarray(x), *np.array([low, high]).astype(own))
+        return tensor(clipped_numbers.astype(dtype), dtype)
+    limit = float(np.finfo(dtype).max) if dtype in ("float16", "float32", "float64") else None
+    return ops.cast(x if limit is None or "int" in own else ops.clip(x, -limit, limit), dtype)
+
+
+def with_diagonal(x: Any, diagonal: Any) -> Any:
+    """A matrix, or a stack of them, with another diagonal."""
+    rows, columns = x.shape[-2:]
+    on = np.arange(rows)[:, None] == np.arange(columns)
+    wide = ops.pad(diagonal, [(0, 0)] * (diagonal.ndim - 1) + [(0, max(rows, columns) - diagonal.shape[-1])])
+    return ops.where(tensor(on), ops.expand_dims(wide[..., :rows], -1), x)
+
+
+def band(x: Any, lower: int, upper: int) -> Any:
+    """A matrix, or a stack of them, with zeros outside a band around the diagonal; negative means all of a side."""
+    distance = np.arange(x.shape[-2])[:, None] - np.arange(x.shape[-1])
+    inside = ((lower < 0) | (distance <= lower)) & ((upper < 0) | (-distance <= upper))
+    return ops.where(tensor(inside), x, ops.zeros_like(x))
+
+
+def normed(x: Any, order: Any, axis: Any) -> tuple[Any, Any]:
+    """The tensor, divided by its norm, and the norm."""
+    length = norm(x, order, axis, True)
+    return ops.divide(x, length), length
+
+
+def weighted_loss(labels: Any, logits: Any, weight: Any) -> Any:
+    """Cross entropy of independent classes, with a weight for those that are there."""
+    factor = ops.add(1.0, ops.multiply(ops.subtract(weight, 1.0), labels))
+    return ops.add(ops.multiply(ops.subtract(1.0, labels), logits),
+                   ops.multiply(factor, ops.add(ops.log1p(ops.exp(ops.negative(ops.abs(logits)))),
+                                                ops.relu(ops.negative(logits)))))
+
+
+def sizes(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple."""
+    whole = ints(shape)
+    return (whole,) if isinstance(whole, int) else tuple(whole)
 
 
 def norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
@@ -258,9 +378,26 @@ def sparse_loss(labels: Any, logits: Any) -> Any:
     return ops.negative(ops.squeeze(chosen, -1))
 
 
-def resized(images: Any, size: Any) -> Any:
-    """Images of another size, as float32."""
-    return ops.image.resize(ops.cast(images, "float32"), size, "bilinear", data_format="channels_last")
+def resized(images: Any, size: Any, method: Any, keeps_ratio: bool, antialias: bool) -> Any:
+    """Images of another size, as float32; with "nearest" in their own dtype.
+
+    Raises:
+        RD20: another way to compute pixels than "bilinear", "nearest" and "bicubic".
+    """
+    method = str(getattr(method, "value", method))
+    if method not in ("bilinear", "nearest", "bicubic"):
+        raise errors.error("RD20", "tf.image.resize", f"method is {method!r}",
+                           "Pass \"bilinear\", \"nearest\" or \"bicubic\".")
+    height, width = size
+    if keeps_ratio:
+        factor = min(height / images.shape[-3], width / images.shape[-2])
+        height, width = (round(images.shape[axis] * factor) for axis in (-3, -2))
+    if method == "nearest":
+        rows, columns = (np.floor((np.arange(count) + 0.5) * (length / count)).astype(int).tolist()
+                         for count, length in ((height, images.shape[-3]), (width, images.shape[-2])))
+        return ops.take(ops.take(images, rows, -3), columns, -2)
+    return ops.image.resize(ops.cast(images, "float32"), (height, width), method, antialias=antialias,
+                            data_format="channels_last")
 
 
 def scaled(image: Any, dtype: Any) -> Any:
@@ -282,7 +419,8 @@ def _between_ints(image: Any, own: str, dtype: str) -> Any:
     return ops.multiply(ops.cast(image, dtype), (wanted + 1) // (largest + 1))
 
 
-def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any) -> None:
+def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any,
+            kind: type[errors.RefdistError] = errors.InvalidArgumentError) -> None:
     """Raises unless it holds.
 
     Raises:
@@ -290,7 +428,15 @@ def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any) -> None:
     """
     if not bool(holds):
         raise errors.error("RD34", f"tf.debugging.{attempted}", f"it does not hold for {x} and {y}",
-                           message or "Correct what is checked.", kind=errors.InvalidArgumentError)
+                           message or "Correct what is checked.", kind=kind)
+
+
+def near(x: Any, y: Any, relative: Any, absolute: Any) -> Any:
+    """Whether two tensors differ by no more than they may; TensorFlow allows ten units of the dtype."""
+    own = name_of(x)
+    unit = 10 * float(np.finfo(own).eps) if own in ("float16", "float32", "float64") else 0.0
+    relative, absolute = (unit if limit is None else limit for limit in (relative, absolute))
+    return ops.all(ops.less_equal(ops.abs(ops.subtract(x, y)), ops.add(absolute, ops.multiply(relative, ops.abs(y)))))
 
 
 def asserted(condition: Any, data: Any) -> None:

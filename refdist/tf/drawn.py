@@ -61,6 +61,9 @@ class _PyTorch:
     def order(self, count: int) -> Any:
         return self._library.randperm(count, generator=self._generator)
 
+    def categorical(self, logits: Any, count: int) -> Any:
+        return self._library.multinomial(self._library.softmax(logits, -1), count, True, generator=self._generator)
+
 
 class _Jax:
     # Drawn by a key of JAX's for each call: those of one seed follow each other.
@@ -87,6 +90,9 @@ class _Jax:
 
     def order(self, count: int) -> Any:
         return self._random.permutation(self._key, count)
+
+    def categorical(self, logits: Any, count: int) -> Any:
+        return self._random.categorical(self._key, logits, -1, shape=(count, len(logits))).T
 
 
 def _mixed(seed: Any) -> int:
@@ -120,6 +126,11 @@ def truncated_normal(shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any) 
 def shuffle(value: Any, seed: Any) -> Any:
     """The rows in another order."""
     return value[_drawing(seed).order(len(value))]
+
+
+def categorical(logits: Any, count: int, seed: Any) -> Any:
+    """For each row of logits so many classes."""
+    return _drawing(seed).categorical(logits, count)
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:

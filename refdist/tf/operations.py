@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from refdist import errors
 from refdist.array.convert import HoldsArray
 from refdist.tf import tensors
 
@@ -40,6 +42,12 @@ sin math.sin (x) : ops.sin(T(x))
 cos math.cos (x) : ops.cos(T(x))
 tan math.tan (x) : ops.tan(T(x))
 tanh math.tanh nn.tanh (x) : ops.tanh(T(x))
+sinh math.sinh (x) : ops.sinh(T(x))
+cosh math.cosh (x) : ops.cosh(T(x))
+asin math.asin (x) : ops.arcsin(T(x))
+acos math.acos (x) : ops.arccos(T(x))
+atan math.atan (x) : ops.arctan(T(x))
+atan2 math.atan2 (y, x) : ops.arctan2(*pair(y, x))
 sigmoid math.sigmoid nn.sigmoid (x) : ops.sigmoid(T(x))
 math.erf (x) : ops.erf(T(x))
 add math.add (x, y) : ops.add(*pair(x, y))
@@ -47,6 +55,8 @@ subtract math.subtract (x, y) : ops.subtract(*pair(x, y))
 multiply math.multiply (x, y) : ops.multiply(*pair(x, y))
 divide math.divide truediv math.truediv (x, y) : quotient(*pair(x, y))
 math.divide_no_nan (x, y) : ops.divide_no_nan(*pair(x, y))
+math.multiply_no_nan (x, y) :
+    ops.where(ops.equal(pair(x, y)[1], 0), ops.zeros_like(pair(x, y)[0]), ops.multiply(*pair(x, y)))
 math.floordiv (x, y) : ops.floor_divide(*pair(x, y))
 math.mod math.floormod (x, y) : ops.mod(*pair(x, y))
 pow math.pow (x, y) : ops.power(*pair(x, y))
@@ -58,8 +68,9 @@ clip_by_value (t, clip_value_min, clip_value_max) : kept(t, ops.clip(T(t), clip_
 clip_by_norm (t, clip_norm, axes=None) : clipped(T(t), clip_norm, axes)
 linalg.global_norm (t_list) : global_norm(t_list)
 clip_by_global_norm (t_list, clip_norm, use_norm=None) : clipped_together(t_list, clip_norm, use_norm)
-cumsum math.cumsum (x, axis=0) : kept(x, ops.cumsum(T(x), axis))
-math.cumprod (x, axis=0) : kept(x, ops.cumprod(T(x), axis))
+cumsum math.cumsum (x, axis=0, exclusive=False, reverse=False) :
+    accumulated(T(x), ops.cumsum, 0, axis, exclusive, reverse)
+math.cumprod (x, axis=0, exclusive=False, reverse=False) : accumulated(T(x), ops.cumprod, 1, axis, exclusive, reverse)
 
 # Comparison and logic.
 equal math.equal (x, y) : ops.equal(*pair(x, y))
@@ -102,12 +113,21 @@ math.count_nonzero (input, axis=None, keepdims=None, dtype="int64") :
     ops.cast(ops.sum(ops.cast(ops.not_equal(T(input), 0), "int64"), ints(axis), keepdims=bool(keepdims)), D(dtype))
 math.bincount (arr, minlength=0) : ops.cast(ops.bincount(T(arr), minlength=minlength), "int32")
 math.segment_sum (data, segment_ids) : ops.segment_sum(T(data), T(segment_ids), segments(T(segment_ids)), sorted=True)
+math.segment_mean (data, segment_ids) : mean_of_segments(T(data), T(segment_ids), segments(T(segment_ids)))
+math.segment_max (data, segment_ids) : ops.segment_max(T(data), T(segment_ids), segments(T(segment_ids)), sorted=True)
 math.unsorted_segment_sum (data, segment_ids, num_segments) :
     ops.segment_sum(T(data), T(segment_ids), int(num_segments))
+math.unsorted_segment_mean (data, segment_ids, num_segments) :
+    mean_of_segments(T(data), T(segment_ids), int(num_segments))
 math.confusion_matrix (labels, predictions, num_classes=None, dtype="int32") :
     confusion(T(labels), T(predictions), num_classes, D(dtype))
 math.in_top_k nn.in_top_k (targets, predictions, k) : ops.in_top_k(T(targets), T(predictions), k)
-math.top_k nn.top_k (input, k=1, sorted=True) : top(T(input), k, sorted)
+math.top_k nn.top_k (input, k=1, sorted=True) : TopKV2(*top(T(input), k, sorted))
+math.reduce_euclidean_norm (input_tensor, axis=None, keepdims=False) :
+    norm(T(input_tensor), "euclidean", ints(axis), keepdims)
+nn.zero_fraction math.zero_fraction (value) : ops.mean(ops.cast(ops.equal(T(value), 0), "float32"))
+searchsorted (sorted_sequence, values, side="left", out_type="int32") :
+    ops.cast(ops.searchsorted(T(sorted_sequence), T(values), side), D(out_type))
 sort (values, axis=-1, direction="ASCENDING") :
     ops.sort(T(values), axis) if direction == "ASCENDING" else ops.flip(ops.sort(T(values), axis), axis)
 argsort (values, axis=-1, direction="ASCENDING") :
@@ -116,16 +136,21 @@ argsort (values, axis=-1, direction="ASCENDING") :
 # Tensors from nothing, and their shapes.
 convert_to_tensor (value, dtype=None) : T(value, dtype)
 cast dtypes.cast (x, dtype) : ops.cast(T(x), D(dtype))
+saturate_cast dtypes.saturate_cast (value, dtype) : saturated(T(value), D(dtype))
+bitcast (input, type) : T(np.asarray(T(input)).view(D(type)))
+get_static_value (tensor, partial=False) : np.asarray(T(tensor))
+timestamp () : T(time.time(), "float64")
 identity stop_gradient (input) : ops.copy(T(input))
 zeros (shape, dtype="float32") : ops.zeros(ints(shape), D(dtype))
 ones (shape, dtype="float32") : ops.ones(ints(shape), D(dtype))
 zeros_like (input, dtype=None) : ops.zeros_like(T(input), D(dtype))
 ones_like (input, dtype=None) : ops.ones_like(T(input), D(dtype))
 fill (dims, value) : ops.full(ints(dims), T(value), dtype=T(value).dtype)
-eye (num_rows, num_columns=None, dtype="float32") : ops.eye(num_rows, num_columns, dtype=D(dtype))
+eye linalg.eye (num_rows, num_columns=None, dtype="float32") : ops.eye(num_rows, num_columns, dtype=D(dtype))
 range (start, limit=None, delta=1, dtype=None) : count(start, limit, delta, D(dtype))
 linspace (start, stop, num) : ops.linspace(T(start), T(stop), num)
-one_hot (indices, depth, dtype="float32") : ops.one_hot(T(indices), depth, dtype=D(dtype))
+one_hot (indices, depth, on_value=None, off_value=None, axis=-1, dtype=None) :
+    hot(T(indices), int(depth), on_value, off_value, -1 if axis is None else axis, D(dtype))
 sequence_mask (lengths, maxlen=None, dtype="bool") : mask(T(lengths), maxlen, D(dtype))
 shape (input, out_type="int32") : T(list(ops.shape(T(input))), out_type)
 size (input, out_type="int32") : T(math.prod(ops.shape(T(input))), out_type)
@@ -154,14 +179,16 @@ meshgrid (*args, indexing="xy") : ops.meshgrid(*map(T, args), indexing=indexing)
 slice (input_, begin, size) :
     ops.slice(T(input_), ints(begin), [n - b if s == -1 else s for n, b, s in zip(T(input_).shape, ints(begin),
     ints(size))])
-gather (params, indices, axis=0) : ops.take(rows(params), T(indices), axis)
+gather (params, indices, validate_indices=None, axis=None, batch_dims=0) :
+    gathered(rows(params), T(indices), axis, batch_dims)
 gather_nd (params, indices) : picked(rows(params), T(indices))
-boolean_mask (tensor, mask) : T(tensor)[T(mask)]
+boolean_mask (tensor, mask, axis=None) : masked(T(tensor), T(mask), axis or 0)
 scatter_nd (indices, updates, shape) : ops.scatter(T(indices), T(updates), ints(shape))
 tensor_scatter_nd_update (tensor, indices, updates) : ops.scatter_update(T(tensor), T(indices), T(updates))
 tensor_scatter_nd_add (tensor, indices, updates) : added(T(tensor), T(indices), T(updates))
 tensor_scatter_nd_sub (tensor, indices, updates) : added(T(tensor), T(indices), ops.negative(T(updates)))
-unique (x) : distinct(T(x))
+unique (x, out_idx="int32") : Unique(*distinct(T(x), D(out_idx))[:2])
+unique_with_counts (x, out_idx="int32") : UniqueWithCounts(*distinct(T(x), D(out_idx)))
 
 # Products.
 matmul linalg.matmul (a, b, transpose_a=False, transpose_b=False) :
@@ -173,6 +200,10 @@ linalg.matvec (a, b) : ops.squeeze(ops.matmul(T(a), ops.expand_dims(T(b), -1)), 
 linalg.diag (diagonal) :
     ops.multiply(ops.expand_dims(T(diagonal), -1), ops.eye(T(diagonal).shape[-1], dtype=T(diagonal).dtype))
 linalg.diag_part (input) : ops.diagonal(T(input), axis1=-2, axis2=-1)
+linalg.set_diag (input, diagonal) : with_diagonal(T(input), T(diagonal))
+linalg.band_part (input, num_lower, num_upper) : band(T(input), int(num_lower), int(num_upper))
+linalg.matrix_transpose (a) : ops.swapaxes(T(a), -1, -2)
+linalg.normalize (tensor, ord="euclidean", axis=None) : normed(T(tensor), ord, ints(axis))
 linalg.trace (x) : ops.trace(T(x), axis1=-2, axis2=-1)
 linalg.inv (input) : ops.inv(T(input))
 linalg.det (input) : ops.det(T(input))
@@ -190,7 +221,9 @@ nn.silu nn.swish (features) : ops.silu(T(features))
 nn.log_sigmoid math.log_sigmoid (x) : ops.log_sigmoid(T(x))
 nn.softplus math.softplus (features) : ops.softplus(T(features))
 nn.softmax (logits, axis=-1) : ops.softmax(T(logits), axis)
-nn.log_softmax (logits, axis=-1) : ops.log_softmax(T(logits), axis)
+nn.log_softmax math.log_softmax (logits, axis=-1) : ops.log_softmax(T(logits), axis)
+nn.softsign math.softsign (features) : ops.softsign(T(features))
+nn.weighted_cross_entropy_with_logits (labels, logits, pos_weight) : weighted_loss(T(labels), T(logits), pos_weight)
 nn.bias_add (value, bias) : ops.add(T(value), T(bias))
 nn.l2_loss (t) : ops.divide(ops.sum(ops.square(T(t))), 2)
 nn.l2_normalize math.l2_normalize (x, axis=None, epsilon=1e-12) : unit(T(x), ints(axis), epsilon)
@@ -219,14 +252,47 @@ random.normal (shape, mean=0.0, stddev=1.0, dtype="float32", seed=None) :
 random.truncated_normal (shape, mean=0.0, stddev=1.0, dtype="float32", seed=None) :
     random.truncated_normal(ints(shape), mean, stddev, D(dtype), seed)
 random.shuffle (value, seed=None) : random.shuffle(T(value), seed)
+random.categorical (logits, num_samples, dtype=None, seed=None) :
+    ops.cast(random.categorical(T(logits), int(num_samples), seed), D(dtype or "int64"))
+
+# Random numbers that a seed of two integers decides: TensorFlow's.
+random.stateless_uniform (shape, seed, minval=0, maxval=None, dtype="float32", alg="auto_select") :
+    stateless.uniform(sizes(shape), seed, minval, maxval, D(dtype))
+random.stateless_normal (shape, seed, mean=0.0, stddev=1.0, dtype="float32", alg="auto_select") :
+    stateless.normal(sizes(shape), seed, mean, stddev, D(dtype))
+random.stateless_truncated_normal (shape, seed, mean=0.0, stddev=1.0, dtype="float32", alg="auto_select") :
+    stateless.truncated_normal(sizes(shape), seed, mean, stddev, D(dtype))
+random.split random.experimental.stateless_split (seed, num=2, alg="auto_select") : stateless.split(seed, int(num))
+random.fold_in random.experimental.stateless_fold_in (seed, data, alg="auto_select") : stateless.fold_in(seed, data)
 
 # Images, [..., height, width, channels].
-image.resize (images, size) : resized(T(images), ints(size))
+image.resize (images, size, method="bilinear", preserve_aspect_ratio=False, antialias=False) :
+    resized(T(images), ints(size), method, preserve_aspect_ratio, antialias)
 image.flip_left_right (image) : ops.flip(T(image), -2)
 image.flip_up_down (image) : ops.flip(T(image), -3)
 image.rgb_to_grayscale (images) :
     kept(images, ops.sum(ops.multiply(T(images), T([0.2989, 0.587, 0.114])), -1, keepdims=True))
-image.convert_image_dtype (image, dtype) : scaled(T(image), D(dtype))
+image.convert_image_dtype (image, dtype, saturate=False) : scaled(T(image), D(dtype))
+image.grayscale_to_rgb (images) : ops.repeat(T(images), 3, -1)
+image.transpose (image) : ops.swapaxes(T(image), -2, -3)
+image.rot90 (image, k=1) : ops.rot90(T(image), int(k), (-3, -2))
+image.central_crop (image, central_fraction) : pixels.central_crop(T(image), float(central_fraction))
+image.crop_to_bounding_box (image, offset_height, offset_width, target_height, target_width) :
+    pixels.crop(T(image), *map(int, (offset_height, offset_width, target_height, target_width)))
+image.pad_to_bounding_box (image, offset_height, offset_width, target_height, target_width) :
+    pixels.pad(T(image), *map(int, (offset_height, offset_width, target_height, target_width)))
+image.resize_with_crop_or_pad (image, target_height, target_width) :
+    pixels.crop_or_pad(T(image), int(target_height), int(target_width))
+image.per_image_standardization (image) : pixels.standardized(T(image))
+image.adjust_brightness (image, delta) : pixels.brighter(T(image), delta)
+image.adjust_contrast (images, contrast_factor) : pixels.contrasted(T(images), contrast_factor)
+image.random_flip_left_right (image, seed=None) : pixels.flipped(T(image), -2, seed)
+image.random_flip_up_down (image, seed=None) : pixels.flipped(T(image), -3, seed)
+image.random_crop (value, size, seed=None) : pixels.random_crop(T(value), ints(size), seed)
+image.random_brightness (image, max_delta, seed=None) :
+    pixels.brighter(T(image), random.uniform((), -max_delta, max_delta, "float32", seed))
+image.random_contrast (image, lower, upper, seed=None) :
+    pixels.contrasted(T(image), random.uniform((), lower, upper, "float32", seed))
 
 # Control flow, carried out at once.
 cond (pred, true_fn=None, false_fn=None) : flow.cond(pred, true_fn, false_fn)
@@ -254,21 +320,38 @@ group (*args) : None
 
 # Checks.
 Assert debugging.Assert (condition, data, summarize=None) : asserted(T(condition), data)
-debugging.assert_less_equal (x, y, message=None) :
+debugging.assert_less_equal (x, y, message=None, summarize=None) :
     checked("assert_less_equal", ops.all(ops.less_equal(*pair(x, y))), x, y, message)
-debugging.assert_greater_equal (x, y, message=None) :
+debugging.assert_greater_equal (x, y, message=None, summarize=None) :
     checked("assert_greater_equal", ops.all(ops.greater_equal(*pair(x, y))), x, y, message)
-debugging.assert_non_negative (x, message=None) :
+debugging.assert_non_negative (x, message=None, summarize=None) :
     checked("assert_non_negative", ops.all(ops.greater_equal(T(x), 0)), x, 0, message)
-debugging.assert_positive (x, message=None) :
+debugging.assert_positive (x, message=None, summarize=None) :
     checked("assert_positive", ops.all(ops.greater(T(x), 0)), x, 0, message)
-debugging.assert_equal (x, y, message=None) : checked("assert_equal", ops.all(ops.equal(*pair(x, y))), x, y, message)
-debugging.assert_less (x, y, message=None) : checked("assert_less", ops.all(ops.less(*pair(x, y))), x, y, message)
-debugging.assert_greater (x, y, message=None) :
+debugging.assert_equal (x, y, message=None, summarize=None) :
+    checked("assert_equal", ops.all(ops.equal(*pair(x, y))), x, y, message)
+debugging.assert_less (x, y, message=None, summarize=None) :
+    checked("assert_less", ops.all(ops.less(*pair(x, y))), x, y, message)
+debugging.assert_greater (x, y, message=None, summarize=None) :
     checked("assert_greater", ops.all(ops.greater(*pair(x, y))), x, y, message)
-debugging.assert_near (x, y, rtol=1e-6, atol=1e-6, message=None) :
-    checked("assert_near", ops.all(ops.less_equal(ops.abs(ops.subtract(*pair(x, y))), ops.add(atol,
-    ops.multiply(rtol, ops.abs(T(y)))))), x, y, message)
+debugging.assert_near (x, y, rtol=None, atol=None, message=None, summarize=None) :
+    checked("assert_near", near(*pair(x, y), rtol, atol), x, y, message)
+debugging.assert_none_equal (x, y, summarize=None, message=None) :
+    checked("assert_none_equal", ops.all(ops.not_equal(*pair(x, y))), x, y, message)
+debugging.assert_negative (x, message=None, summarize=None) :
+    checked("assert_negative", ops.all(ops.less(T(x), 0)), x, 0, message)
+debugging.assert_non_positive (x, message=None, summarize=None) :
+    checked("assert_non_positive", ops.all(ops.less_equal(T(x), 0)), x, 0, message)
+debugging.assert_rank (x, rank, message=None) :
+    checked("assert_rank", T(x).ndim == int(rank), x, rank, message, errors.InvalidValueError)
+debugging.assert_rank_at_least (x, rank, message=None) :
+    checked("assert_rank_at_least", T(x).ndim >= int(rank), x, rank, message, errors.InvalidValueError)
+debugging.assert_type (tensor, tf_type, message=None) :
+    checked("assert_type", name_of(T(tensor)) == D(tf_type), name_of(T(tensor)), D(tf_type), message,
+    errors.InvalidTypeError)
+debugging.assert_scalar (tensor, message=None) :
+    checked("assert_scalar", not T(tensor).ndim, tensor, "a scalar", message, errors.InvalidValueError)
+debugging.is_numeric_tensor (tensor) : ops.is_tensor(tensor) and name_of(tensor) != "bool"
 debugging.assert_all_finite debugging.check_numerics (x, message="") : finite(T(x), message)
 """
 
@@ -330,8 +413,9 @@ def _compiled(operation: Operation) -> Callable[..., Any]:
 
 @functools.cache
 def _scope() -> dict[str, Any]:
-    from refdist.tf import computed, drawn, flow
+    from refdist.tf import computed, drawn, flow, images, stateless
 
     library = tensors.keras()
-    return {**vars(computed), "T": tensors.tensor, "ops": library.ops, "random": drawn, "flow": flow,
-            "functools": functools, "math": math, "holds_array": lambda value: isinstance(value, HoldsArray)}
+    return {**vars(computed), "T": tensors.tensor, "ops": library.ops, "random": drawn, "stateless": stateless,
+            "flow": flow, "pixels": images, "errors": errors, "functools": functools, "math": math, "time": time,
+            "holds_array": lambda value: isinstance(value, HoldsArray)}

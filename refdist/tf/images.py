@@ -1,0 +1,107 @@
+"""What `tf.image` does with images, [..., height, width, channels], for which one expression is not enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.tf import drawn
+from refdist.tf.computed import kept, name_of, scaled
+from refdist.tf.tensors import keras, tensor
+
+ops = keras().ops
+
+
+def crop(image: Any, top: int, left: int, height: int, width: int) -> Any:
+    """A part of the image.
+
+    Raises:
+        RD34: the part is not inside.
+    """
+    if top < 0 or left < 0 or top + height > image.shape[-3] or left + width > image.shape[-2]:
+        raise errors.error("RD34", "tf.image.crop_to_bounding_box", f"{height} by {width} pixels from ({top}, {left}) "
+                           f"are not inside an image of {image.shape[-3]} by {image.shape[-2]}", "Crop less.")
+    return image[..., top:top + height, left:left + width, :]
+
+
+def pad(image: Any, top: int, left: int, height: int, width: int) -> Any:
+    """The image in a larger one of zeros.
+
+    Raises:
+        RD34: it is not larger.
+    """
+    below, right = height - top - image.shape[-3], width - left - image.shape[-2]
+    if min(top, left, below, right) < 0:
+        raise errors.error("RD34", "tf.image.pad_to_bounding_box", f"an image of {image.shape[-3]} by "
+                           f"{image.shape[-2]} from ({top}, {left}) is not inside {height} by {width} pixels",
+                           "Pass a larger height and width.")
+    return ops.pad(image, [(0, 0)] * (image.ndim - 3) + [(top, below), (left, right), (0, 0)])
+
+
+def crop_or_pad(image: Any, height: int, width: int) -> Any:
+    """The middle of the image, or the image in the middle."""
+    rows, columns = image.shape[-3:-1]
+    image = crop(image, max(rows - height, 0) // 2, max(columns - width, 0) // 2, min(rows, height),
+                 min(columns, width))
+    return pad(image, max(height - rows, 0) // 2, max(width - columns, 0) // 2, height, width)
+
+
+def central_crop(image: Any, fraction: float) -> Any:
+    """The middle of the image, as large a part of each side as the fraction says."""
+    starts = [int((size - size * fraction) / 2) for size in image.shape[-3:-1]]
+    lengths = [size - 2 * start for size, start in zip(image.shape[-3:-1], starts, strict=True)]
+    return crop(image, *starts, *lengths)
+
+
+def standardized(image: Any) -> Any:
+    """The image with mean 0 and variance 1."""
+    image = ops.cast(image, "float32") if not name_of(image).startswith("float") else image
+    count = int(np.prod(tuple(image.shape[-3:])))
+    spread = ops.maximum(ops.std(image, (-3, -2, -1), keepdims=True), 1.0 / np.sqrt(count))
+    return ops.divide(ops.subtract(image, ops.mean(image, (-3, -2, -1), keepdims=True)), kept(image, spread))
+
+
+def _as_float(image: Any, change: Any) -> Any:
+    # What is changed in the dtype of the image, computed in floats.
+    own = name_of(image)
+    changed = change(image if own.startswith("float") else scaled(image, "float32"))
+    if own.startswith("float"):
+        return changed
+    largest = np.iinfo(own).max
+    return ops.cast(ops.clip(ops.multiply(changed, largest + 0.5), 0, largest), own)
+
+
+def brighter(image: Any, delta: Any) -> Any:
+    """The image with a number added to each pixel; of integers the largest is 1.0."""
+    return _as_float(image, lambda own: ops.add(own, tensor(delta, name_of(own))))
+
+
+def contrasted(image: Any, factor: Any) -> Any:
+    """The image with the distances from each channel's mean multiplied."""
+    def change(own: Any) -> Any:
+        middle = ops.mean(own, (-3, -2), keepdims=True)
+        return ops.add(ops.multiply(ops.subtract(own, middle), tensor(factor, name_of(own))), middle)
+    return _as_float(image, change)
+
+
+def flipped(image: Any, axis: int, seed: Any) -> Any:
+    """The image, or one in two of a batch on the average, turned over."""
+    count = len(image) if image.ndim == 4 else 1
+    turned = ops.reshape(ops.less(drawn.uniform((count,), 0, 1, "float32", seed), 0.5), (count, 1, 1, 1))
+    return ops.where(turned if image.ndim == 4 else turned[0], ops.flip(image, axis), image)
+
+
+def random_crop(value: Any, size: Any, seed: Any) -> Any:
+    """A part of this size, from any place.
+
+    Raises:
+        RD34: the value is smaller.
+    """
+    spare = [own - wanted for own, wanted in zip(value.shape, size, strict=True)]
+    if min(spare) < 0:
+        raise errors.error("RD34", "tf.image.random_crop", f"the value has shape {tuple(value.shape)}, size is {size}",
+                           "Pass a size that is not larger.", kind=errors.InvalidArgumentError)
+    starts = [int(drawn.uniform((), 0, room + 1, "int32", seed)) for room in spare]
+    return value[tuple(slice(start, start + wanted) for start, wanted in zip(starts, size, strict=True))]

@@ -1,0 +1,93 @@
+"""`tf.random.stateless_*`: numbers that a shape and a seed decide, TensorFlow's own.
+
+Two integers are mixed to the key and the counter of a stream of Philox, from which all numbers are taken.  The
+algorithm is the one of TensorFlow's CPU and GPU; a TPU has another.
+
+Source: observed on TensorFlow 2.21; its documents promise only that a seed gives the same numbers again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.random import philox
+from refdist.tf.tensors import tensor
+
+_WORDS = 0xFFFFFFFF
+# The key with which seeds are mixed.
+_MIXING = 0x02461E293EC8F720
+
+
+def stream(seed: Any, attempted: str) -> tuple[int, int]:
+    """The key and the counter that belong to a seed of two integers.
+
+    Raises:
+        RD34: the seed is none.
+    """
+    pair = np.asarray(seed)
+    if pair.shape != (2,) or pair.dtype.kind not in "iu":
+        raise errors.error("RD34", attempted, f"seed is {seed!r}", "Pass two integers: seed=[1, 2].",
+                           kind=errors.InvalidArgumentError)
+    first, second = (int(part) % 2**64 for part in pair)
+    words = [int(word) for word in philox.blocks(_MIXING, first | second << 64, 1)[0]]
+    return words[0] | words[1] << 32, words[2] << 64 | words[3] << 96
+
+
+def _drawn(draw: Callable[..., Any], shape: Any, seed: Any, dtype: str, attempted: str) -> Any:
+    if dtype not in ("float16", "float32", "float64", "bfloat16"):
+        raise errors.error("RD25", attempted, f"dtype is {dtype}", "Pass a dtype of floats.")
+    wide = np.dtype("float32" if dtype == "bfloat16" else dtype)
+    return draw(*stream(seed, attempted), math.prod(shape), wide).reshape(shape)
+
+
+def normal(shape: Sequence[int], seed: Any, mean: Any, stddev: Any, dtype: str) -> Any:
+    """Numbers of a normal distribution."""
+    drawn = _drawn(philox.normal, shape, seed, dtype, "tf.random.stateless_normal")
+    return tensor(drawn, dtype) * tensor(stddev, dtype) + tensor(mean, dtype)
+
+
+def truncated_normal(shape: Sequence[int], seed: Any, mean: Any, stddev: Any, dtype: str) -> Any:
+    """Numbers of a normal distribution that are at most two standard deviations from the mean."""
+    drawn = _drawn(philox.truncated_normal, shape, seed, dtype, "tf.random.stateless_truncated_normal")
+    return tensor(drawn, dtype) * tensor(stddev, dtype) + tensor(mean, dtype)
+
+
+def uniform(shape: Sequence[int], seed: Any, low: Any, high: Any, dtype: str) -> Any:
+    """Numbers from low, and below high.
+
+    Raises:
+        RD34: integers without a bound above, or with one that is not above low.
+    """
+    attempted = "tf.random.stateless_uniform"
+    if "int" not in dtype:
+        low, high = tensor(low, dtype), tensor(1 if high is None else high, dtype)
+        return tensor(_drawn(philox.uniform, shape, seed, dtype, attempted), dtype) * (high - low) + low
+    words = philox.bits(*stream(seed, attempted), math.prod(shape), np.dtype(dtype).itemsize)
+    if low is None and high is None:
+        return tensor(words.view(dtype).reshape(shape), dtype)
+    if None in (low, high) or not int(low) < int(high):
+        raise errors.error("RD34", attempted, f"minval is {low} and maxval {high}, for {dtype}",
+                           "Pass a minval below maxval.", kind=errors.InvalidArgumentError)
+    kind = words.dtype.type
+    numbers = words % kind(int(high) - int(low)) + kind(int(low) % 2**(8 * words.dtype.itemsize))
+    return tensor(numbers.view(dtype).reshape(shape), dtype)
+
+
+def split(seed: Any, count: int) -> Any:
+    """New seeds, a row for each, in the dtype of the seed."""
+    return uniform((count, 2), seed, None, None, _whole(seed))
+
+
+def fold_in(seed: Any, data: Any) -> Any:
+    """A new seed of a seed and an integer, in the dtype of that."""
+    first = uniform((), seed, None, None, _whole(data))
+    return tensor([int(first), int(data)], _whole(data))
+
+
+def _whole(value: Any) -> str:
+    return "int64" if str(tensor(value).dtype).endswith("int64") else "int32"
