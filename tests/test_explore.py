@@ -638,6 +638,38 @@ def test_two_workers_that_are_lost_at_once_come_to_nothing_new(step: Step, monke
             assert sum(step.lost for step in trial.run.steps) == 2 and str(trial.came) in results
 
 
+RETURNS = "any return, once"
+
+
+def marks_what_it_adds(v: Any, k: int) -> None:
+    if not np.asarray(v[0])[1 + k]:
+        v[0].assign_add(np.float32([1.0, k == 0, k == 1]))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_function_that_has_written_all_and_not_returned_runs_twice(workers: int) -> None:
+    wrong = program(add, workers)
+    report = refdist.explore(wrong, faults=RETURNS)
+    [finding] = report.findings
+    assert finding.title == "NOT RESTART-SAFE" and finding.switches == 1
+    assert "NOT RESTART-SAFE of v0" in str(finding) and ", 1 loss\n" in str(finding)
+    right, shown = explorer.replay(wrong, finding.choices, faults=RETURNS)
+    assert not right and shown.endswith("result: [3.0]")
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert lines[2] == "worker 0 function 1 is lost before it returns <- its function begins again"
+    assert not refdist.explore(wrong, faults=LOSSES).findings  # before its only access, a loss changes nothing
+
+
+@pytest.mark.parametrize(("step", "values"), [
+    (lambda v, k: v[0].scatter_update(slices(k + 1.0, k)), (np.zeros(2, np.float32),)),
+    (marks_what_it_adds, (np.zeros(3, np.float32),))])
+def test_what_is_written_once_however_often_it_runs_is_right(step: Step, values: Any) -> None:
+    report = refdist.explore(program(step, values=values), faults=RETURNS)
+    assert not report.findings and not report.proved
+    assert report.losses == 2 * report.classes  # before each function returns
+    assert f"each before its function returns, in {report.losses} runs" in str(report)
+
+
 def test_a_check_and_an_exception_are_asked_of_losses_too() -> None:
     report = refdist.explore(program(counts_then_marks, values=(0.0, [0.0, 0.0])), lambda result: result[0] < 3.0,
                              faults=LOSSES)

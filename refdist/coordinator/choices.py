@@ -64,6 +64,14 @@ class Scheduler(ABC):
             access: None where the coordinator has scheduled a function.
         """
 
+    def returning(self, cluster: Cluster, worker: int) -> None:  # noqa: B027
+        """The function on a worker has made its last access; `choose` is asked whether the worker is lost now.
+
+        Args:
+            cluster: where it happens.
+            worker: the number of the worker.
+        """
+
     def ended(self, cluster: Cluster, waited: bool) -> None:  # noqa: B027
         """The coordinator has called `join`, and all functions have ended: `waited`, if some had not before.
 

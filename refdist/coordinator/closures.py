@@ -87,14 +87,16 @@ class Fault:
         task: "worker" or "ps", and the number.
         left: after how many accesses; None for whenever the choices say so.
         returns: whether it is started again at once.
+        done: whether the choices are asked where a function has made its last access, and only there.
     """
 
-    __slots__ = ("left", "returns", "task")
+    __slots__ = ("done", "left", "returns", "task")
 
-    def __init__(self, task: tuple[str, int], left: int | None, returns: bool) -> None:
+    def __init__(self, task: tuple[str, int], left: int | None, returns: bool, done: bool = False) -> None:
         self.task = task
         self.left = left
         self.returns = returns
+        self.done = done
 
     def __str__(self) -> str:
         return "{} {}".format(*self.task)

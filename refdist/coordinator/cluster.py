@@ -200,7 +200,7 @@ class Cluster(Functions):
         if self._tired:
             options.sort(key=lambda option: self._tired.index(option) + 1 if option in self._tired else 0)
         if options:
-            options += [Option(LOSE, str(fault)) for fault in self._faults if fault.left is None]
+            options += [Option(LOSE, str(fault)) for fault in self._faults if fault.left is None and not fault.done]
         return options
 
     def _chosen(self, first: Sequence[Option]) -> Option | None:
@@ -253,6 +253,8 @@ class Cluster(Functions):
         try:
             value = closure.snapshot.call(carried_out, call, closure.name, closure.number, number)
             if not closure.fate:
+                self._before_it_returns(number)
+            if not closure.fate:
                 closure.finish(value, None)
         except Stopped:
             pass
@@ -275,6 +277,16 @@ class Cluster(Functions):
             return None
         finally:
             _mine.closure = here.worker = None
+
+    def _before_it_returns(self, worker: int) -> None:
+        """The function has made its last access; where the choices say so, the coordinator never hears of it."""
+        fault = next((fault for fault in self._faults if fault.done and fault.task == ("worker", worker)), None)
+        if fault is None or current.value is None:
+            return
+        current.value.returning(self, worker)
+        options = [Option(GO_ON, worker), Option(LOSE, str(fault))]
+        if options[current.value.choose(options, self)].action == LOSE:
+            self.lose(fault.task, fault.returns)
 
     def _next(self) -> Job | None:
         if self._interrupted:
@@ -306,9 +318,9 @@ class Cluster(Functions):
         if worker.closure is not None:
             self._stop(worker.closure, LOST)
 
-    def add_fault(self, task: tuple[str, int], left: int | None, returns: bool = False) -> None:
-        """The task will be lost after so many accesses, or when the choices say so."""
-        self._faults.append(Fault(task, left, returns))
+    def add_fault(self, task: tuple[str, int], left: int | None, returns: bool = False, done: bool = False) -> None:
+        """The task will be lost after so many accesses, or when the choices say so, as `Fault` has it."""
+        self._faults.append(Fault(task, left, returns, done))
 
     def restart(self, number: int) -> None:
         """The worker is there again, with nothing of what it had."""

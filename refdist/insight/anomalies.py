@@ -10,7 +10,7 @@ database system", CACM 1976 (the graph); H. Berenson and others, "A critique of 
 (the names of the anomalies).
 
 A function whose worker is lost runs again from its start.  What it wrote before stays, so that a run can come to what
-no order of whole functions comes to.
+no order of whole functions comes to; where the worker is lost before the function returns, that is all that it writes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from refdist.insight.commuting import Effect, Touch, commute
-from refdist.insight.schedules import PROGRAM, Process, Step
+from refdist.insight.schedules import PROGRAM, RETURN, Process, Step
 
 _Piece = tuple[Process, int]  # a function, or a step of the coordinator
 
@@ -44,6 +44,8 @@ STALE_READ = Kind("STALE READ", "nothing holds what was read until it is used; r
                   "it and pass a `check`")
 NOT_RESTART_SAFE = Kind("NOT RESTART-SAFE", "all that the function writes in one access, its last one; or look first "
                         "at what says that it was done, and write that in the same access")
+RUN_TWICE = Kind("NOT RESTART-SAFE", "what comes to the same when it is written again, by `assign` or "
+                 "`scatter_update`; or look first at what says that it was done, and write that in the same access")
 INTERRUPTED = Kind("NOT RESTART-SAFE", "save in one Checkpoint all that the program goes on from, while no function "
                    "runs; restore it first of all, and do only what is left to do")
 TOO_STALE = Kind("TOO STALE", "`join` before so many functions read `{name}` at once, have fewer workers, or allow a "
@@ -77,7 +79,7 @@ def anomaly(steps: Sequence[Step]) -> Anomaly | None:
     if lost is not None:
         written = [i for i in range(lost) if steps[i].process == steps[lost].process
                    and (access := steps[i].touch) and access.writes]
-        return Anomaly(NOT_RESTART_SAFE, (lost, *written))
+        return Anomaly(RUN_TWICE if steps[lost].access is RETURN else NOT_RESTART_SAFE, (lost, *written))
     pieces = _pieces(steps)
     edges: dict[_Piece, dict[_Piece, tuple[int, int]]] = {}
 

@@ -22,7 +22,7 @@ from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core import call_site, keras
 from refdist.core.integers import as_integer
-from refdist.insight.anomalies import INTERRUPTED, NOT_RESTART_SAFE, OTHER, Anomaly, anomaly, too_stale
+from refdist.insight.anomalies import INTERRUPTED, NOT_RESTART_SAFE, OTHER, RUN_TWICE, Anomaly, anomaly, too_stale
 from refdist.insight.commuting import Effect, commute, keep_ages
 from refdist.insight.kills import Files
 from refdist.insight.outcomes import Outcome, outcome, same
@@ -44,8 +44,16 @@ KEPT = 5  # findings of different kinds that are reported
 FAULTS = {
     "any worker, once": Faults(workers=1),
     "any two workers, once each": Faults(workers=2),
+    "any return, once": Faults(returns=1),
     "any parameter server, once": Faults(servers=1),
     "any checkpoint, once": Faults(kills=1),
+}
+# What is lost in the further runs, for the report.
+LOST = {
+    "any worker, once": "workers lost, each before an access of its function,",
+    "any two workers, once each": "workers lost, each before an access of its function,",
+    "any return, once": "workers lost, each before its function returns,",
+    "any parameter server, once": "a parameter server lost, before each access to a variable of it,",
 }
 KNOWN = "the files are as after another kill"
 
@@ -82,6 +90,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
             accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
             "any two workers, once each": after such a loss another worker is lost as well.
+            "any return, once": the worker is lost when its function has made its last access, before the coordinator
+            hears of it, and the function is carried out again.
             "any parameter server, once": a server is lost before an access to one of its variables.  A program that
             ends with RD33 begins again, and has to come to what it comes to otherwise.
             "any checkpoint, once": the program is killed before each write, fsync, rename and removal of a file by
@@ -185,6 +195,7 @@ class _Explorer:
         self._check = check
         self._faulty = faults
         self._possible = FAULTS.get(faults or "", NO_FAULTS)
+        self._losses = self._possible.workers + self._possible.returns + self._possible.servers  # at most, in a run
         self._bound = bound
         self._budget = _seconds(budget)
         self._end = time.monotonic() + self._budget
@@ -201,8 +212,7 @@ class _Explorer:
 
     def explore(self) -> Report:
         """All of it; an interrupt ends it, and what is known by then is reported."""
-        report = Report(self._asked(), "workers lost, each before an access of its function," if self._possible.workers
-                        else "a parameter server lost, before each access to a variable of it,")
+        report = Report(self._asked(), LOST.get(self._faulty or "", ""))
         trials: list[_Trial] = []
         try:
             trials.append(self.attempt(_quiet))
@@ -237,8 +247,8 @@ class _Explorer:
         for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
             self._note(trial)
         classes: list[_Trial] = []
-        if self._possible.workers or self._possible.servers:
-            lost = "worker" if self._possible.workers else "parameter server"
+        if self._losses:
+            lost = "parameter server" if self._possible.servers else "worker"
             self._reasons[f"what comes after the loss of a {lost} was run in one order"] = None
         difference = self._break(report, quiet)
         if difference:
@@ -326,7 +336,7 @@ class _Explorer:
         Where two workers may be lost, the runs with one loss that are right are repeated in the same way.
         """
         level = [(trial, 0)]
-        for _ in range(self._possible.workers + self._possible.servers):
+        for _ in range(self._losses):
             following: list[tuple[_Trial, int]] = []
             for base, begin in level:
                 if base.came is None or self.fault(base) is not None:
@@ -551,7 +561,7 @@ def _key(trial: _Trial, fault: _Fault) -> tuple[str, object]:
     """What is wrong, and with which variable: of faults that agree in both one is reported."""
     if fault.title in ("RAISED", "CHECK") or fault.anomaly is None:
         return fault.title, None
-    if fault.anomaly.kind in (OTHER, NOT_RESTART_SAFE, INTERRUPTED):
+    if fault.anomaly.kind in (OTHER, NOT_RESTART_SAFE, RUN_TWICE, INTERRUPTED):
         return fault.title, None
     return fault.title, fault.anomaly.subject(trial.steps).access.place
 

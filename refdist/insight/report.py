@@ -11,7 +11,7 @@ from refdist.disk import READ, REMOVE, RENAME
 from refdist.insight.anomalies import Anomaly
 from refdist.insight.commuting import Effect
 from refdist.insight.outcomes import Outcome, text
-from refdist.insight.schedules import PROGRAM, Step
+from refdist.insight.schedules import PROGRAM, RETURN, Step
 from refdist.notebook import drawing
 
 LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
@@ -200,7 +200,8 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
         touch, access = step.touch, step.access
         who = "coordinator" if step.process == PROGRAM else f"worker {step.worker}  function {step.process[1]}"
         if step.lost:
-            before = f"is lost before {access.operation} of {access.name}" if access.operation else "is lost"
+            before = ("is lost before it returns" if access is RETURN else
+                      f"is lost before {access.operation} of {access.name}" if access.operation else "is lost")
             rows.append((who, before, str(access.place or ""), "<- its function begins again"))
         if step.server is not None:
             rows.append((f"ps {step.server}", "is lost", "", ""))

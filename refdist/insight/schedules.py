@@ -48,7 +48,7 @@ class Cut(BaseException):
 
 
 class Pending(NamedTuple):
-    """An access that a process makes when it goes on; or a step in which a file is written, read or removed."""
+    """What a process does when it goes on: an access; a step in which a file is written, read or removed; `RETURN`."""
 
     touch: Touch | None
     operation: str
@@ -58,18 +58,21 @@ class Pending(NamedTuple):
 
 
 _NOTHING = Pending(None, "", "", None, None)
+RETURN = Pending(None, "return", "", None, None)
 
 
 class Faults(NamedTuple):
     """What can happen to a program, once in a run.
 
     Attributes:
-        workers: how many workers can be lost; each is started again at once.
+        workers: how many workers can be lost before an access of their functions; each is started again at once.
+        returns: how many can be lost when their functions have made their last access, and have not returned.
         servers: how many parameter servers can be.
         kills: how often the program can be killed at a step in which it changes a file.
     """
 
     workers: int = 0
+    returns: int = 0
     servers: int = 0
     kills: int = 0
 
@@ -85,7 +88,7 @@ class Step:
         worker: which one it ran on; None for the coordinator.
         access: what it began with.
         after: processes, all of whose steps so far came before this one: functions that were waited for.
-        lost: whether the worker was lost instead of making the access; the function begins again.
+        lost: whether the worker was lost instead of making the access, or returning; the function begins again.
         failed: whether the access failed, because its server is lost.
         killed: whether the program was killed instead of changing the file.
         server: the number of the parameter server that is lost in this step; None for other steps.
@@ -116,7 +119,7 @@ class Step:
 
     def __str__(self) -> str:
         access = self.access
-        what = f"{access.operation} of {access.name} ({access.place})" if access.operation else "no access"
+        what = f"{access.operation} of {access.name} ({access.place})" if access.name else "no access"
         return f"{name_of(self.process)}: {what}"
 
 
@@ -248,7 +251,7 @@ class Run(Scheduler):
 
     def _losing(self, option: Option, number: int) -> Option | None:
         """The loss that would take its access from a process that goes on."""
-        if self._faults.workers:
+        if self._faults.workers or self._faults.returns:
             return Option(LOSE, f"worker {option.task}") if option.action == GO_ON else None
         if not self._faults.servers or option.action not in (COORDINATOR, GO_ON):
             return None
@@ -308,6 +311,9 @@ class Run(Scheduler):
             self._pending[process] = Pending(touch(access, cell, used), access.operation, shown, place,
                                              access.variable)
 
+    def returning(self, cluster: Cluster, worker: int) -> None:
+        self._pending[self._on[self._number(cluster), worker]] = RETURN
+
     def _file(self, step: str, path: str, descriptor: int | None) -> None:
         """A file will be written, read or removed; what changes it is a choice, unless the program was killed."""
         assert self._files is not None
@@ -352,9 +358,9 @@ class Run(Scheduler):
             self._clusters.append(cluster)
             self._begun.append(0)
             self._scheduled.append([])
-            if self._faults.workers:
+            if self._faults.workers or self._faults.returns:
                 for worker in range(cluster.workers):
-                    cluster.add_fault(("worker", worker), None, returns=True)
+                    cluster.add_fault(("worker", worker), None, returns=True, done=bool(self._faults.returns))
             if self._faults.servers and self.before is None and not self._gone:
                 for server in range(cluster.servers):
                     cluster.add_fault(("ps", server), None)
