@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -99,15 +100,46 @@ def test_a_dev_shm_that_cannot_be_used_is_said(tmp_path: Path, before: str, told
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("files", "told"), [
-    (8, "[launcher] too many open files for the launch command: 8 are allowed on "),
-    (16, "had started: each process of "), (24, " joined the others: each process of ")])
+@pytest.mark.parametrize("files", [8, 16, 32, 41])
+def test_a_job_that_cannot_start_with_so_few_files_says_so_and_nothing_else(files: int) -> None:
+    done = with_files(files, *LAUNCH, SHARED, "writes")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        70, "", f"[launcher] each process of {socket.gethostname()} may have {files} files and sockets open (`ulimit "
+        "-n`), and to start 2 workers takes 42. Write `ulimit -n 1024` before the command\n")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(bool(options(LAUNCHER, {})), reason="the numbers are those of MPICH")
-def test_too_few_files_are_said(files: int, told: str) -> None:
-    done = subprocess.run(["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *LAUNCH, SHARED, "writes"], cwd=ROOT,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=HANG)
-    assert done.returncode and told in done.stderr, done.stderr
-    assert re.search(r"Write `ulimit -n 1024` before .*$", done.stderr), done.stderr
+def test_a_job_starts_with_as_many_files_as_it_says() -> None:
+    done = with_files(42, *LAUNCH, SHARED, "writes")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+OPENS = """
+import os, sys, refdist
+if sys.argv[1] == "later":
+    refdist.MultiWorkerMirroredStrategy()
+kept = []
+while True:
+    kept.append(os.open(os.devnull, os.O_RDONLY))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["first", "later"])
+def test_a_worker_that_opens_too_many_files_says_how_many_it_may(when: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(OPENS)
+    done = with_files(100, *LAUNCH, str(script), when)
+    says = (r"^\[workers? [01-]+\] .*each process of \S+ may have 100 files and sockets open \(`ulimit -n`\)\. Write "
+            r"`ulimit -n 1024` before the command$")
+    assert done.returncode and re.search(says, done.stderr, re.MULTILINE), done.stderr
+
+
+def with_files(files: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command whose processes may have so many files open."""
+    return subprocess.run(["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command], cwd=ROOT, timeout=HANG,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
 
 
 def test_what_else_kills_a_process_is_not_blamed_on_its_memory() -> None:
@@ -117,6 +149,9 @@ def test_what_else_kills_a_process_is_not_blamed_on_its_memory() -> None:
 def test_an_early_end_is_not_blamed_on_a_host_that_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (80, 4096))
     assert processes.lack_of_files(2) == "" and "may have 80 files" in processes.lack_of_files(32)
+    assert processes.too_few_files(2) == "" and "`ulimit -n 1024`" in processes.too_few_files(32)
+    assert "`ulimit -n 4096`" in processes.too_few_files(300)
+    assert processes.too_few_files(0) == "", "all of them are on other hosts"
 
 
 def alone(value: Any) -> list[Any]:

@@ -22,6 +22,7 @@ Who watches whom, who tidies, and what no process can say is in docs/supervision
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -31,7 +32,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from refdist import journal
-from refdist.backends.mpi import supervised
+from refdist.backends.mpi import processes, supervised
 from refdist.backends.mpi.printing import flush
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS
 from refdist.backends.mpi.supervisor import FAILED, FORWARD_SECONDS, write
@@ -58,6 +59,8 @@ def end_job_on_exceptions(who: str, abort: Abort) -> None:
         with contextlib.suppress(Exception):  # the disk is full, on which it is recorded
             journal.tell(error)
         text = "".join(traceback.format_exception(tracebacks.cut(error)))
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            text += processes.too_many_open_files()
         flush()
         if _report(who, text, getattr(error, "on_every_worker", False)):
             os._exit(FAILED)

@@ -22,11 +22,9 @@ Standard library only.
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
 import os
 import re
-import resource
 import secrets
 import select
 import shutil
@@ -35,7 +33,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from refdist.backends.mpi import hosts, logs, processes, restarts
 from refdist.backends.mpi.processes import ENDING
@@ -61,20 +59,6 @@ _ASSERTS = 255  # what mpiexec may return when it has lost its proxy
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 
-@contextlib.contextmanager
-def _files_are_enough() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EMFILE:
-            raise
-        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        write(prefixed("launcher", f"too many open files for the launch command: {most} are allowed on "
-                       f"{socket.gethostname()}. Write `ulimit -n 1024` before it"))
-        sys.exit(FAILED)
-
-
-@_files_are_enough()
 def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[tuple[str, int]] = (),
          fewest: int | None = None, log_dir: str = "") -> int:
     """Starts workers with a command, and again when one was lost (`restarts`); returns the exit status.
@@ -88,6 +72,9 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
         log_dir: a folder for what the workers print; "" for none.
     """
     all_hosts = [hosts.Host(*host) for host in listed]
+    if why := _too_few_files(all_hosts, size):
+        write(prefixed("launcher", why))
+        return FAILED
     woken = processes.woken_by(*ENDING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # which the command has blocked, so that none comes too early
     program = mpiexec()
@@ -134,6 +121,14 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
         return ended
 
     return restarts.run(restarts_at_most, start, woken)
+
+
+def _too_few_files(all_hosts: Sequence[hosts.Host], size: int) -> str:
+    # What is said where no worker of this host could start; "" if they can.
+    if not processes.too_few_files(size):
+        return ""
+    here = sum(host.room for host in hosts.placed(all_hosts, size) if hosts.is_here(host)) if all_hosts else size
+    return processes.too_few_files(here)
 
 
 def _not_started(why: str) -> restarts.Ended:

@@ -31,6 +31,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED = "/dev/shm"
 _ENOUGH = 64  # MB of it; MPICH takes some for each process
 _FILES, _FILES_EACH = 64, 8  # that a process may need to have open, and for each worker
+# The same, without which MPICH 5.0.2 does not start: measured were 34 for two workers, 38 for four, 48 for eight.
+_FILES_AT_LEAST, _FILES_AT_LEAST_EACH = 32, 5
 _SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
 
 _came: set[int] = set()  # signals
@@ -407,10 +409,33 @@ def lack_at_start(workers: int) -> str:
 def lack_of_files(workers: int) -> str:
     """The same, if each process may have so few files open that this may be why; else ""."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY or most >= _FILES + _FILES_EACH * workers:
+    if most == resource.RLIM_INFINITY or most >= (enough := _FILES + _FILES_EACH * workers):
         return ""
-    return (f": each process of {socket.gethostname()} may have {most} files and sockets open (`ulimit -n`), which may "
-            "be too few. Write `ulimit -n 1024` before the command")
+    return f": {_files_allowed(most)}, which may be too few. {_more_files(enough)}"
+
+
+def too_few_files(workers: int) -> str:
+    """What is said where so many workers of this host cannot start with as few files as a process may open; else ""."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES_AT_LEAST + _FILES_AT_LEAST_EACH * workers
+    if not workers or most == resource.RLIM_INFINITY or most >= needed:
+        return ""
+    return (f"{_files_allowed(most)}, and to start {workers} workers takes {needed}. "
+            f"{_more_files(_FILES + _FILES_EACH * workers)}")
+
+
+def too_many_open_files() -> str:
+    """What follows an error of this name (EMFILE)."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"{_files_allowed(most)}. {_more_files(2 * most)}"
+
+
+def _more_files(enough: int) -> str:
+    return f"Write `ulimit -n {max(1024, 1 << (enough - 1).bit_length())}` before the command"
+
+
+def _files_allowed(most: int) -> str:
+    return f"each process of {socket.gethostname()} may have {most} files and sockets open (`ulimit -n`)"
 
 
 def remove_shared_memory(names: str) -> None:

@@ -33,6 +33,7 @@ Standard library only.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -323,7 +324,8 @@ class Supervisor:
             self._leave()
         elif not self._joined:
             words = self._words.taken() if self._words is not None else ""
-            self._fail(words + how, MERGE_SECONDS, several=words + several)
+            why = f": {processes.too_many_open_files()}" if f"[Errno {errno.EMFILE}]" in words else ""
+            self._fail(words + how + why, MERGE_SECONDS, several=words + several + why)
         else:
             self._lost, self._end_at = True, time.monotonic() + HOLD_SECONDS
             self._printed_at = time.monotonic() + MERGE_SECONDS + FORWARD_SECONDS
