@@ -216,6 +216,17 @@ def test_what_a_worker_forks_is_no_worker(monkeypatch: pytest.MonkeyPatch, capfd
         here.recv(100)
 
 
+def test_a_worker_does_not_start_mpi_while_its_supervisor_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It may have asked MPICH's launcher something, over the line that MPI uses, and not read the answer yet.
+    here, there = socket.socketpair()
+    states = ["T", "T", "S"]
+    monkeypatch.setattr(supervised, "_supervisor", there)
+    monkeypatch.setattr(supervised, "_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "facts", lambda _: processes.Facts("python", states.pop(0), 1, 1, False, 0))
+    with here, there, supervised.limited_start(60.0):
+        assert states == []
+
+
 def full_pipe() -> tuple[IO[bytes], IO[bytes]]:
     """Both ends of a pipe that takes nothing more."""
     here, there = map(os.fdopen, os.pipe(), ("rb", "wb"))

@@ -169,6 +169,11 @@ def _answer(seconds: float) -> dict[str, str] | None:
     return found
 
 
+def _is_stopped(pid: int) -> bool:
+    found = processes.facts(pid)
+    return found is not None and found.state == "T"
+
+
 def ignores_interrupts() -> bool:
     """Whether this process ignores SIGINT only because its supervisor has started it so."""
     return _launched and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -191,6 +196,8 @@ def limited_start(seconds: float) -> Iterator[None]:
     if _supervisor is not None:
         tell("starting", limit=seconds)
         answer = _answer(_ANSWER_SECONDS)
+        while answer is None and _is_stopped(os.getppid()):  # it may have asked the launcher what MPI would hear then
+            answer = _answer(_ANSWER_SECONDS)
         if answer and answer["ucx"]:
             os.environ.setdefault(_UCX_VARIABLE, answer["ucx"])
         yield
