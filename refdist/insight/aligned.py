@@ -82,7 +82,7 @@ def points_of(trial: Trial) -> list[Point]:
     own: set[int] = set()
     alone: set[int] = set()
     counts: dict[str, int] = {}
-    found: list[Point] = []
+    points: list[Point] = []
     for event in trial.events:
         if event.worker:
             continue  # which has the same variables
@@ -105,11 +105,11 @@ def points_of(trial: Trial) -> list[Point]:
         else:
             continue
         counts[key] = counts.get(key, 0) + 1
-        found.append(Point(key, counts[key], event.step, (event.fields.get("site") or [""])[0], value, event.id))
+        points.append(Point(key, counts[key], event.step, (event.fields.get("site") or [""])[0], value, event.id))
     if trial.returned:
-        found.append(Point(RETURNED, 1, trial.events[-1].step if trial.events else 0, "", trial.returned,
-                           len(trial.events)))
-    return found
+        points.append(Point(RETURNED, 1, trial.events[-1].step if trial.events else 0, "", trial.returned,
+                            len(trial.events)))
+    return points
 
 
 class Aligned:
@@ -137,7 +137,7 @@ class Aligned:
             whole: whether both runs have ended, so that one must not have more values than the other.
         """
         ones, others = points_of(self.first), points_of(self.second)
-        theirs = {(point.name, point.times): point for point in others if point.name != "printed"}
+        unmatched = {(point.name, point.times): point for point in others if point.name != "printed"}
         lines = self._lines(ones, others)
         largest: dict[str, float] = {}
         previous: dict[str, tuple[Point, Point]] = {}
@@ -147,7 +147,7 @@ class Aligned:
             if point.name == "printed":
                 other = lines.get(point.at)
             else:
-                other = theirs.pop((point.name, point.times), None)
+                other = unmatched.pop((point.name, point.times), None)
             if other is None:
                 if point.name not in ended and point.name != "printed":
                     ended.add(point.name)
@@ -164,7 +164,7 @@ class Aligned:
                               (point, other), previous.get(point.name, (None, None)))
             previous[point.name] = point, other
         if whole:
-            for point in theirs.values():
+            for point in unmatched.values():
                 if point.name not in ended:
                     ended.add(point.name)
                     missing.append(_only(point, False))
@@ -186,19 +186,19 @@ class Aligned:
         if len(point.value) != len(other.value):
             return float("inf")
         worst = 0.0
-        for one, two in zip(point.value, other.value, strict=True):
-            if one["dtype"] != two["dtype"] or one["shape"] != two["shape"] or one["nans"] != two["nans"]:
+        for first, second in zip(point.value, other.value, strict=True):
+            if any(first[name] != second[name] for name in ("dtype", "shape", "nans")):
                 return float("inf")
-            found, scale = _distance(one, two)
+            distance, scale = _distance(first, second)
             scale = largest[point.name] = max(scale, largest.get(point.name, 0.0))
-            worst = max(worst, self._counted(found, scale, one["dtype"]), _of_norms(one, two))
+            worst = max(worst, self._counted(distance, scale, first["dtype"]), _of_norms(first, second))
         return worst
 
-    def _of_lines(self, one: str, two: str) -> float:
-        if any(text in one for text in _OWN):
+    def _of_lines(self, first: str, second: str) -> float:
+        if any(text in first for text in _OWN):
             return 0.0
         worst = 0.0
-        for x, y in zip(_NUMBER.findall(one), _NUMBER.findall(two), strict=True):
+        for x, y in zip(_NUMBER.findall(first), _NUMBER.findall(second), strict=True):
             if x == y or self._says(x, y):
                 continue
             if not (np.isfinite(float(x)) and np.isfinite(float(y))):
@@ -216,7 +216,7 @@ class Aligned:
                  (max(self.first.setting.workers, 1), max(self.second.setting.workers, 1))]
         here, there = global_batch(self.first), global_batch(self.second)
         pairs += [(here, there), (here // pairs[0][0], there // pairs[0][1])]
-        return (x, y) in {(str(one), str(two)) for one, two in pairs}
+        return (x, y) in {(str(first), str(second)) for first, second in pairs}
 
     def _counted(self, difference: float, scale: float, dtype: str) -> float:
         if not difference:
@@ -252,9 +252,9 @@ def global_batch(trial: Trial) -> int:
     return sum(firsts.values())
 
 
-def _distance(one: summaries.Summary, two: summaries.Summary) -> tuple[float, float]:
+def _distance(first: summaries.Summary, second: summaries.Summary) -> tuple[float, float]:
     # The largest difference of items, and the largest item.
-    pairs = list(zip_longest(_numbers(one), _numbers(two)))
+    pairs = list(zip_longest(_numbers(first), _numbers(second)))
     finite = [(x, y) for x, y in pairs if np.isfinite(x) and np.isfinite(y)]
     if any(x != y and not (x != x and y != y) for x, y in pairs if not (np.isfinite(x) and np.isfinite(y))):
         return float("inf"), 1.0
@@ -262,17 +262,17 @@ def _distance(one: summaries.Summary, two: summaries.Summary) -> tuple[float, fl
             max((max(abs(x), abs(y)) for x, y in finite), default=0.0))
 
 
-def _of_norms(one: summaries.Summary, two: summaries.Summary) -> float:
+def _of_norms(first: summaries.Summary, second: summaries.Summary) -> float:
     # A large array is recorded by some of its items, and by its norm with six digits.
-    x, y = (found["norm"] for found in (one, two))
-    if "items" in one or not (isinstance(x, float) and isinstance(y, float)):
+    x, y = (summary["norm"] for summary in (first, second))
+    if "items" in first or not (isinstance(x, float) and isinstance(y, float)):
         return 0.0
     relative = abs(x - y) / max(x, y, 1e-300)
     return relative if relative > _OF_NORMS else 0.0
 
 
-def _numbers(found: summaries.Summary) -> list[Any]:
-    parts = [found["items"]] if "items" in found else [found["first"], found["min"], found["max"]]
+def _numbers(summary: summaries.Summary) -> list[Any]:
+    parts = [summary["items"]] if "items" in summary else [summary["first"], summary["min"], summary["max"]]
     return [number for part in parts if part is not None for number in _flat(part)]
 
 

@@ -127,7 +127,8 @@ class Comparison:
     def __str__(self) -> str:
         return "\n".join([
             self._head(), f"  runs: {'; '.join(self.runs)}", *(f"  note: {note}" for note in self.notes),
-            *(f"  {run}: {why}" for run, why in self.failures), *(f"\n{one}" for one in self.differences)])
+            *(f"  {run}: {why}" for run, why in self.failures),
+            *(f"\n{difference}" for difference in self.differences)])
 
     def __repr__(self) -> str:
         return f"<Comparison of {len(self.runs)} runs: {self._head()}>"
@@ -243,7 +244,7 @@ class _Comparing:
                 pairs.append((base, other))
         if workers > 1:
             pairs += self._of_workers(trials, workers)
-        most = max(trials, key=lambda one: one.setting.replicas)
+        most = max(trials, key=lambda trial: trial.setting.replicas)
         shaken: Parting | None = None
         by_order: list[tuple[Trial, Trial, Parting]] = []
         for seed in range(1, orders + 1) if most.setting.replicas > 1 else ():
@@ -259,8 +260,8 @@ class _Comparing:
             if parting is not None:
                 case = Case(parting[1], parting[2], parting[0], shaken)
                 self._add(case, causes.cause_of(case) or self._by_experiment(case, orders) or causes.unknown(case))
-        for one, two, parted in by_order[:1]:
-            case = Case(one, two, parted)
+        for first, second, parted in by_order[:1]:
+            case = Case(first, second, parted)
             self._add(case, causes.of_order(case))
         self._notes(base, trials)
         if not report.differences and not report.failures and not report.compared:
@@ -288,9 +289,9 @@ class _Comparing:
         place = case.parting.points[0]
         if other.ended != "returned" or place is None:
             return False
-        earlier = [one for one in Aligned(case.first, other, self._unstable).partings()
-                   if one.points[0] is None or one.points[0].at <= place.at]
-        return all(_GROWTH * one.relative <= case.parting.relative for one in earlier)
+        earlier = [parting for parting in Aligned(case.first, other, self._unstable).partings()
+                   if parting.points[0] is None or parting.points[0].at <= place.at]
+        return all(_GROWTH * parting.relative <= case.parting.relative for parting in earlier)
 
     def _by_dealing(self, case: Case, orders: int) -> Cause | None:
         """Why two runs part, from runs of the second whose rows are dealt otherwise."""
@@ -327,38 +328,38 @@ class _Comparing:
 
     def _tried(self, setting: Setting) -> Trial | None:
         """A run; None where it cannot be compared, which is reported."""
-        found = self._run(setting)
+        outcome = self._run(setting)
         self._report.runs.append(str(setting))
-        if found.ended == "alone":
-            raise forks.waited("compare", found.text)
-        if found.ended in ("raised", "died"):
-            refused = forks.without_cuda("compare", found.text) if callable(self._program) else None
+        if outcome.ended == "alone":
+            raise forks.waited("compare", outcome.text)
+        if outcome.ended in ("raised", "died"):
+            refused = forks.without_cuda("compare", outcome.text) if callable(self._program) else None
             if refused is not None:
                 raise refused
-            if setting != self._setting and found.events and found.ended == "raised":
-                self._raised(found)
+            if setting != self._setting and outcome.events and outcome.ended == "raised":
+                self._raised(outcome)
             else:
-                self._report.failures.append((str(setting), found.text or "it died"))
+                self._report.failures.append((str(setting), outcome.text or "it died"))
             return None
-        if found.ended != "returned":
-            steps = len(aligned.steps(found))
-            what = (f"it was stopped after {self._limit:g} s, {found.text}" if found.ended == "limit"
+        if outcome.ended != "returned":
+            steps = len(aligned.steps(outcome))
+            what = (f"it was stopped after {self._limit:g} s, {outcome.text}" if outcome.ended == "limit"
                     else f"it was stopped after {trial.EVENTS:,} events")
             self._report.failures.append((str(setting), f"{what}, in step {steps}; it is compared until there"))
-        replicas = {event.replica for event in found.events if event.kind == "replica"}
-        if replicas and len(replicas) != setting.replicas and found.ended != "limit":  # where some may not have begun
+        replicas = {event.replica for event in outcome.events if event.kind == "replica"}
+        if replicas and len(replicas) != setting.replicas and outcome.ended != "limit":  # where some may not have begun
             found_on = errors.counted(len(replicas), "replica")
             self._report.failures.append((str(setting), f"the program runs on {found_on} all the same: its strategy "
                                           "does not take the devices that it is given"))
             return None
-        return found
+        return outcome
 
-    def _raised(self, found: Trial) -> None:
-        last = next((event for event in reversed(found.events) if event.kind == "error"), None)
+    def _raised(self, failed: Trial) -> None:
+        last = next((event for event in reversed(failed.events) if event.kind == "error"), None)
         line = (last.fields.get("site") or [""])[0] if last else ""
         self._report.differences.append(Difference(
-            str(self._setting), str(found.setting), "the program", line, len(aligned.steps(found)),
-            ("goes on", "raises an exception"), "AN EXCEPTION", found.text, "Mend this first."))
+            str(self._setting), str(failed.setting), "the program", line, len(aligned.steps(failed)),
+            ("goes on", "raises an exception"), "AN EXCEPTION", failed.text, "Mend this first."))
 
     def _is_itself(self, base: Trial) -> bool:
         """Whether a second run comes to the same; lines whose numbers differ are not compared from then on."""
@@ -367,15 +368,15 @@ class _Comparing:
             return False
         whole = base.ended == again.ended == "returned"
         partings = list(Aligned(base, again).partings(whole))
-        real = next((one for one in partings if one.name != "printed"), None)
+        real = next((parting for parting in partings if parting.name != "printed"), None)
         if real is not None:
             hashes = False
             if isinstance(self._program, str):
                 third = self._run(base.setting)
-                hashes = not any(one.name != "printed" for one in Aligned(base, third).partings(whole))
+                hashes = not any(parting.name != "printed" for parting in Aligned(base, third).partings(whole))
             self._add(Case(base, again, real), causes.of_itself(base, again, hashes, real))
             return False
-        unstable = [aligned.template(one.points[0].value) for one in partings if one.points[0] is not None]
+        unstable = [aligned.template(parting.points[0].value) for parting in partings if parting.points[0] is not None]
         self._unstable = frozenset(unstable)
         if unstable:
             self._report.notes.append("printed lines whose numbers differ from run to run are not compared: "
@@ -387,11 +388,11 @@ class _Comparing:
         if _STRATEGY_OF_WORKERS not in strategies:
             self._report.notes.append(f"it is not run on workers, as it has no {_STRATEGY_OF_WORKERS}")
             return
-        for one in trials:
-            if one.setting.replicas % workers == 0:
-                other = self._tried(one.setting._replace(workers=workers))
+        for alone in trials:
+            if alone.setting.replicas % workers == 0:
+                other = self._tried(alone.setting._replace(workers=workers))
                 if other is not None:
-                    yield one, other
+                    yield alone, other
 
     def _parting(self, first: Trial, second: Trial) -> tuple[Parting, Trial, Trial] | None:
         """Where two runs part, and these runs, in float64 where that was needed; None where they do not part."""
@@ -399,33 +400,34 @@ class _Comparing:
         both = Aligned(first, second, self._unstable)
         partings = list(both.partings(whole))
         self._report.compared += both.compared
-        found = next(iter(partings), None)
-        if found is None or found.relative > _LARGE or first.setting.replicas == second.setting.replicas:
-            return found and (found, first, second)
-        doubles = [self._in_double(one.setting) for one in (first, second)]
-        if all(one is not None and _is_double(one) for one in doubles):
-            one, two = doubles
-            assert one is not None and two is not None
-            found = _jump(Aligned(one, two, self._unstable).partings(whole), aligned.IN_DOUBLE)
-            if found is not None:
-                return found, one, two
+        parting = next(iter(partings), None)
+        if parting is None or parting.relative > _LARGE or first.setting.replicas == second.setting.replicas:
+            return parting and (parting, first, second)
+        doubles = [self._in_double(trial.setting) for trial in (first, second)]
+        if all(trial is not None and _is_double(trial) for trial in doubles):
+            first_double, second_double = doubles
+            assert first_double is not None and second_double is not None
+            both = Aligned(first_double, second_double, self._unstable)
+            parting = _jump(both.partings(whole), aligned.IN_DOUBLE)
+            if parting is not None:
+                return parting, first_double, second_double
             self._note_of(partings, "and is a rounding: in float64 the runs are equal, but for one")
             return None
-        found = _jump(partings, _ROUNDED)
-        if found is None:
+        parting = _jump(partings, _ROUNDED)
+        if parting is None:
             self._note_of(partings, "and is taken for a rounding that grows: the program was not run in float64")
-        return found and (found, first, second)
+        return parting and (parting, first, second)
 
     def _in_double(self, setting: Setting) -> Trial | None:
         if not isinstance(self._program, str):
             return None
         if setting not in self._doubles:
             self._doubles[setting] = self._run(setting._replace(double=True))
-        found = self._doubles[setting]
-        return found if found.ended == "returned" else None
+        in_double = self._doubles[setting]
+        return in_double if in_double.ended == "returned" else None
 
     def _note_of(self, partings: Sequence[Parting], what: str) -> None:
-        worst = max(partings, key=lambda one: one.relative)
+        worst = max(partings, key=lambda parting: parting.relative)
         note = f"{worst.name} differs by {worst.relative:.1g} of its size in step {worst.step}, {what}"
         self._report.notes.append(note)
 
@@ -433,10 +435,10 @@ class _Comparing:
         held = base.setting.global_batch
         if held is None:
             return
-        for one in trials:
-            batch = aligned.global_batch(one)
+        for other in trials:
+            batch = aligned.global_batch(other)
             if batch and batch != held:
-                self._report.notes.append(f"the global batch is {batch} on {one.setting}, not the {held} asked for: "
+                self._report.notes.append(f"the global batch is {batch} on {other.setting}, not the {held} asked for: "
                                           "the program does not make it from num_replicas_in_sync")
 
     def _add(self, case: Case, cause: Cause) -> None:
@@ -455,6 +457,6 @@ def _jump(partings: Iterable[Parting], largest: float) -> Parting | None:
     return None
 
 
-def _is_double(found: Trial) -> bool:
-    dtypes = {summary["dtype"] for event in found.events if event.kind == "variable" for summary in event["copies"]}
+def _is_double(trial: Trial) -> bool:
+    dtypes = {summary["dtype"] for event in trial.events if event.kind == "variable" for summary in event["copies"]}
     return not dtypes & {"float32", "float16", "bfloat16"}

@@ -42,17 +42,17 @@ def curves_of(events: Sequence[Event]) -> list[Curve]:
     [('Strategy.reduce', [3.0, 2.0, 1.0]), ('<lambda>', [3.0, 2.0, 1.0]), ('<lambda>', [3.0, 2.0, 1.0])]
     """
     by_id, tasks = {event.id: event for event in events}, tasks_of(events)
-    found: dict[tuple[int, str], Curve] = {}
+    curves: dict[tuple[int, str], Curve] = {}
     for event in events:
         for rank, name, arrays in _given(event, by_id, tasks):
             for i, summary in enumerate(arrays):
                 if _is_number(summary):
                     named = name + (f", array {i}" if len(arrays) > 1 else "")
-                    curve = found.setdefault((rank, named), Curve(named, [], []))
+                    curve = curves.setdefault((rank, named), Curve(named, [], []))
                     curve.events.append(event.id)
                     curve.numbers.append(summary["items"])
-    kept = [(rank, curve) for (rank, _), curve in found.items() if len(curve.numbers) >= _LEAST]
-    return [curve for _, curve in sorted(kept, key=lambda one: one[0])]
+    kept = [(rank, curve) for (rank, _), curve in curves.items() if len(curve.numbers) >= _LEAST]
+    return [curve for _, curve in sorted(kept, key=lambda of_key: of_key[0])]
 
 
 def _given(event: Event, by_id: dict[int, Event], tasks: Mapping[int, Task]

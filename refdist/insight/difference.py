@@ -73,7 +73,7 @@ class Difference(NamedTuple):
         both = self.mine, self.theirs
         fields = [field for field in self.fields if field != "kind"]
         return [("", "this", "other"), ("event", *map(self._shown, both, self.causes)),
-                *((field, *(_told(event.fields.get(field, "")) for event in both)) for field in fields)]
+                *((field, *(_shown_value(event.fields.get(field, "")) for event in both)) for field in fields)]
 
     def _repr_html_(self) -> str:
         return drawing(self)
@@ -89,18 +89,18 @@ class Difference(NamedTuple):
                         if part)
 
 
-def difference(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
+def difference(this: Sequence[Event], other: Sequence[Event]) -> Difference | None:
     """The first difference; None where there is none."""
-    here, there = _replicas(mine), _replicas(theirs)
+    here, there = _replicas(this), _replicas(other)
     if here and there and here != there:
-        first = _first_value(mine, theirs)
+        first = _first_value(this, other)
     else:
-        ours, others = _lanes(mine), _lanes(theirs)
-        found = [_first(ours.get(lane, []), others.get(lane, [])) for lane in {**ours, **others}]
-        first = min(filter(None, found), key=lambda one: (one.mine or one.theirs).id,  # type: ignore[union-attr]
-                    default=None)
-    return first and first._replace(tasks=tasks_of([*mine, *theirs]),
-                                    causes=(_cause(first.mine, mine), _cause(first.theirs, theirs)))
+        lanes, other_lanes = _lanes(this), _lanes(other)
+        differences = [_first(lanes.get(lane, []), other_lanes.get(lane, [])) for lane in {**lanes, **other_lanes}]
+        first = min(filter(None, differences), default=None,
+                    key=lambda difference: (difference.mine or difference.theirs).id)  # type: ignore[union-attr]
+    return first and first._replace(tasks=tasks_of([*this, *other]),
+                                    causes=(_cause(first.mine, this), _cause(first.theirs, other)))
 
 
 def _cause(event: Event | None, events: Sequence[Event]) -> Event | None:
@@ -129,37 +129,36 @@ def _lanes(events: Sequence[Event]) -> dict[tuple[int, int | None], list[Event]]
     return lanes
 
 
-def _first(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
-    for one, other in zip_longest(mine, theirs):
-        if one is None or other is None:
-            return Difference((one or other).id, one, other, ())
-        here, there = _compared(one), _compared(other)
+def _first(this: Sequence[Event], other: Sequence[Event]) -> Difference | None:
+    for event, counterpart in zip_longest(this, other):
+        if event is None or counterpart is None:
+            return Difference((event or counterpart).id, event, counterpart, ())
+        here, there = _compared(event), _compared(counterpart)
         fields = tuple(name for name in {**here, **there} if here.get(name) != there.get(name))
         if fields:
-            return Difference(one.id, one, other, ("kind",) if "kind" in fields else fields)
+            return Difference(event.id, event, counterpart, ("kind",) if "kind" in fields else fields)
     return None
 
 
 def _compared(event: Event) -> dict[str, Any]:
-    found = {name: value for name, value in event.fields.items() if name not in _LEFT_OUT}
-    if found.get("call") == _SEED:
-        del found["contributed"]
-    if "text" in found:
-        found["text"] = _PLACES.sub(lambda place: place[1] or "a cell", found["text"])
-    return {"kind": event.kind, **found}
+    fields = {name: value for name, value in event.fields.items() if name not in _LEFT_OUT}
+    if fields.get("call") == _SEED:
+        del fields["contributed"]
+    if "text" in fields:
+        fields["text"] = _PLACES.sub(lambda place: place[1] or "a cell", fields["text"])
+    return {"kind": event.kind, **fields}
 
 
-def _first_value(mine: Sequence[Event], theirs: Sequence[Event]) -> Difference | None:
-    for one, other in zip_longest(_values(mine), _values(theirs)):
-        if one is None or other is None:
-            event = (one or other)[0]
-            return Difference(event.id, one and one[0], other and other[0], ())
-        (event, name, value), (there, its_name, its_value) = one, other
+def _first_value(this: Sequence[Event], other: Sequence[Event]) -> Difference | None:
+    for here, there in zip_longest(_values(this), _values(other)):
+        if here is None or there is None:
+            return Difference((here or there)[0].id, here and here[0], there and there[0], ())
+        (event, name, value), (counterpart, its_name, its_value) = here, there
         if name != its_name:
-            return Difference(event.id, event, there, ("kind",))
+            return Difference(event.id, event, counterpart, ("kind",))
         if not _near(value, its_value):
             [field] = [field for field in ARRAYS if field in event.fields]
-            return Difference(event.id, event, there, (field,))
+            return Difference(event.id, event, counterpart, (field,))
     return None
 
 
@@ -177,25 +176,27 @@ def _values(events: Sequence[Event]) -> Iterator[tuple[Event, str, list[Any]]]:
             yield event, str(events[event.parent]["call"]), event["returned"]
 
 
-def _near(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        if (one["dtype"], one["shape"]) != (other["dtype"], other["shape"]):
+def _near(value: Any, other: Any) -> bool:
+    if isinstance(value, dict) and isinstance(other, dict):
+        if (value["dtype"], value["shape"]) != (other["dtype"], other["shape"]):
             return False
-        largest = max((abs(limit) for summary in (one, other) for limit in (summary["min"], summary["max"])
+        largest = max((abs(limit) for summary in (value, other) for limit in (summary["min"], summary["max"])
                        if isinstance(limit, (int, float))), default=0.0)
-        return all(_close(one.get(name), other.get(name), largest) for name in ("min", "max", "norm", "items", "first"))
-    return len(one) == len(other) and all(map(_near, one, other))
+        return all(_close(value.get(name), other.get(name), largest)
+                   for name in ("min", "max", "norm", "items", "first"))
+    return len(value) == len(other) and all(map(_near, value, other))
 
 
-def _close(one: Any, other: Any, largest: float) -> bool:
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(_close(a, b, largest) for a, b in zip(one, other, strict=True))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=_ROUNDING, abs_tol=_ROUNDING * largest)
-    return bool(one == other)
+def _close(value: Any, other: Any, largest: float) -> bool:
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(_close(a, b, largest) for a, b in zip(value, other, strict=True))
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=_ROUNDING, abs_tol=_ROUNDING * largest)
+    return bool(value == other)
 
 
-def _told(value: Any) -> str:
-    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-        return ", ".join(f"{one['dtype']} {one['shape']} {one.get('items', one.get('first'))}" for one in value)
+def _shown_value(value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(summary, dict) for summary in value):
+        return ", ".join(f"{summary['dtype']} {summary['shape']} {summary.get('items', summary.get('first'))}"
+                         for summary in value)
     return str(value)

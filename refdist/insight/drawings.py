@@ -84,7 +84,7 @@ def _parting(parting: Parting) -> str:
 
 @drawing.register
 def _report(report: Report) -> str:
-    facts = [*[("of", report._limits())] * report.proved, *(("note", note) for note in report._told()),
+    facts = [*[("of", report._limits())] * report.proved, *(("note", note) for note in report._notes()),
              *((f"result {result}", f"in {count} of {report.classes} classes") for result, count in report.results)]
     return table(report._head(), shortened(facts)) + "".join(map(drawing, report.findings))
 

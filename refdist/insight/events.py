@@ -184,7 +184,7 @@ SUMMARY = {
 
 
 # An event as one object of JSON: what all events have, and the fields of its kind.
-Told = dict[str, Any]
+JsonEvent = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +208,15 @@ class Event:
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
 
-    def as_json(self) -> Told:
+    def as_json(self) -> JsonEvent:
         """The event as one object."""
         return {**{name: getattr(self, name) for name in COMMON}, **self.fields}
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> Event:
+    def of_json(cls, fields: Mapping[str, Any]) -> Event:
         """The event that `as_json` made the object of."""
-        return cls(**{name: found[name] for name in COMMON},
-                   fields={name: value for name, value in found.items() if name not in COMMON})
+        return cls(**{name: fields[name] for name in COMMON},
+                   fields={name: value for name, value in fields.items() if name not in COMMON})
 
 
 def checked(event: Event) -> Event:
@@ -235,12 +235,12 @@ def checked(event: Event) -> Event:
 
 def tasks_of(events: Iterable[Event]) -> dict[int, Task]:
     """Which task of the cluster each worker of a recording is, by its number there."""
-    found: dict[int, Task] = {}
+    tasks: dict[int, Task] = {}
     for event in events:
-        found.setdefault(event.worker, Task(WORKER, event.worker))
+        tasks.setdefault(event.worker, Task(WORKER, event.worker))
         if event.kind == "process":
-            found[event.worker] = Task(event["job"], event["task"])
-    return found
+            tasks[event.worker] = Task(event["job"], event["task"])
+    return tasks
 
 
 def workers_of(events: Iterable[Event]) -> int:
@@ -250,7 +250,7 @@ def workers_of(events: Iterable[Event]) -> int:
                sum(task.type == WORKER for task in tasks_of(events).values()))
 
 
-def renumbered(told: Told, position: dict[int, int], number: int) -> bool:
+def renumbered(event: JsonEvent, position: dict[int, int], number: int) -> bool:
     """Makes of an event number `number` of a recording.
 
     Args:
@@ -259,13 +259,13 @@ def renumbered(told: Told, position: dict[int, int], number: int) -> bool:
     Returns:
         False for the end of what began before the recording, which is not part of it.
     """
-    if "of" in told:
-        if told["of"] not in position:
+    if "of" in event:
+        if event["of"] not in position:
             return False
-        told["of"] = position.pop(told["of"])
-    elif told["kind"] in _NAMED:
-        position[told["id"]] = number
-    told["id"] = number
-    if told["parent"] is not None:
-        told["parent"] = position.get(told["parent"])
+        event["of"] = position.pop(event["of"])
+    elif event["kind"] in _NAMED:
+        position[event["id"]] = number
+    event["id"] = number
+    if event["parent"] is not None:
+        event["parent"] = position.get(event["parent"])
     return True

@@ -138,11 +138,11 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
     Raises:
         RD25, RD34: bad arguments.
     """
-    given = [as_integer(one) for one in choices]
-    if not all(one is not None and one >= 0 for one in given):
+    given = [as_integer(choice) for choice in choices]
+    if not all(choice is not None and choice >= 0 for choice in given):
         raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
     explorer = _Explorer(program, check, "20s", faults, max_staleness)
-    trial = explorer.attempt(_following([one or 0 for one in given]), values=True)
+    trial = explorer.attempt(_following([choice or 0 for choice in given]), values=True)
     if trial.run.cut.startswith(NO_OPTION):
         raise errors.error("RD34", "explore", trial.run.cut, "Pass the choices of this program, as the report gave "
                            "them.")
@@ -431,7 +431,7 @@ class _Explorer:
                 self._serial.append(other)
             if same(came, other):
                 return None
-        known = sorted({str(one) for one in self._serial})
+        known = sorted({str(outcome) for outcome in self._serial})
         orders = "all orders" if self._all_orders else f"the {self._tried} orders that were tried"
         whole = f"of whole functions, in {orders}"
         if trial.run.before is not None or _gone(trial):
@@ -585,15 +585,15 @@ def _switches(choices: Sequence[int]) -> int:
 
 
 def _trimmed(choices: Sequence[int]) -> list[int]:
-    end = max((i + 1 for i, one in enumerate(choices) if one), default=0)
+    end = max((i + 1 for i, choice in enumerate(choices) if choice), default=0)
     return list(choices[:end])
 
 
 def _difference(first: _Trial, second: _Trial) -> str:
     """In which step, or in what they came to, two runs of one schedule differ; "" if they do not."""
-    for number, (one, other) in enumerate(zip(first.run.steps, second.run.steps, strict=False)):
-        if (str(one), one.touch) != (str(other), other.touch):
-            return f"step {number} is {one} in the one run, and {other} in the other"
+    for number, (step, other) in enumerate(zip(first.run.steps, second.run.steps, strict=False)):
+        if (str(step), step.touch) != (str(other), other.touch):
+            return f"step {number} is {step} in the one run, and {other} in the other"
     if len(first.run.steps) != len(second.run.steps):
         return f"the one run has {len(first.run.steps)} steps, the other {len(second.run.steps)}"
     if first.came is not None and second.came is not None and not same(first.came, second.came):
@@ -645,7 +645,7 @@ def _overtaken(f: Process, steps: int, others: Sequence[Process]) -> Decide:
 
     def decide(run: Run, processes: dict[Process, int]) -> int:
         done = sum(step.process == f for step in run.steps)
-        order = [f] if done < steps else [*others, *(one for one in processes if one != f)]
-        return next((processes[one] for one in order if one in processes), next(iter(processes.values())))
+        order = [f] if done < steps else [*others, *(process for process in processes if process != f)]
+        return next((processes[process] for process in order if process in processes), next(iter(processes.values())))
 
     return decide

@@ -47,8 +47,8 @@ def _unsealed(line: bytes) -> bytes | None:
     return fields if sealed(fields) == line else None
 
 
-def _line(found: object) -> bytes:
-    return sealed(encoded(found).encode()) + b"\n"
+def _line(content: object) -> bytes:
+    return sealed(encoded(content).encode()) + b"\n"
 
 
 _COMPLETE = _line({"complete": True})
@@ -70,10 +70,10 @@ class Writer:
     def __init__(self, path: str | os.PathLike[str], rank: int = 0, size: int = 1) -> None:
         self._path = path
         self._size = size
-        mine = part_of(path, rank)
+        part = part_of(path, rank)
         try:
-            mine.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            part.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise errors.error("RD34", f"recording to {os.fspath(path)!r}", f"it cannot be written: {error.strerror}",
                                "Name a file in a folder that can be written to.") from error
@@ -156,26 +156,26 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
         if not lines and not rank:
             raise _unreadable(path, "it is not a recording, as it has no line")
         for number, line in enumerate(lines, 1):
-            found = _parsed(line, path, rank, number)
-            if "format" in found:
+            fields = _parsed(line, path, rank, number)
+            if "format" in fields:
                 parts.append([])
-                if rank == found["rank"]:
-                    size = found["size"]
+                if rank == fields["rank"]:
+                    size = fields["size"]
                 else:
                     size = 0  # they are together in this file
-            elif "file" in found:
-                sources.setdefault(found["file"], found["text"])
-            elif "kind" in found:
-                if not parts or type(found.get("id")) is not int:
+            elif "file" in fields:
+                sources.setdefault(fields["file"], fields["text"])
+            elif "kind" in fields:
+                if not parts or type(fields.get("id")) is not int:
                     raise _unreadable(path, f"line {number} of part {rank} is not an event")
-                parts[-1].append((rank, number, found))
+                parts[-1].append((rank, number, fields))
         rank += 1
     for part in parts:
         position: dict[int, int] = {}
-        for rank, number, found in sorted(part, key=lambda line: line[2]["id"]):
+        for rank, number, fields in sorted(part, key=lambda line: line[2]["id"]):
             try:
-                if renumbered(found, position, len(events)):
-                    events.append(checked(event_of(found)))
+                if renumbered(fields, position, len(events)):
+                    events.append(checked(event_of(fields)))
             except (KeyError, TypeError, ValueError) as error:
                 raise _unreadable(path, f"line {number} of part {rank} is not an event") from error
     return events, sources
@@ -197,12 +197,12 @@ def _parsed(line: bytes, path: str | os.PathLike[str], rank: int, number: int) -
     where = f"line {number} of part {rank}"
     fields = _unsealed(line)
     if number == 1:
-        found = _loaded(line)
-        if found.get("format") != FORMAT:
+        header = _loaded(line)
+        if header.get("format") != FORMAT:
             raise _unreadable(path, f"{where} is not that of a recording")
         # Lines have a checksum since version 3.
-        if found.get("version") != VERSION and (fields or "crc" not in found):
-            raise _unreadable(path, f"it is a recording of version {found.get('version')}, and this refdist reads "
+        if header.get("version") != VERSION and (fields or "crc" not in header):
+            raise _unreadable(path, f"it is a recording of version {header.get('version')}, and this refdist reads "
                               f"version {VERSION}", "Record the program again.")
     if fields is None:
         raise _unreadable(path, f"{where} does not have the checksum that it was written with, so the file was changed "
@@ -212,10 +212,10 @@ def _parsed(line: bytes, path: str | os.PathLike[str], rank: int, number: int) -
 
 def _loaded(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _unreadable(path: str | os.PathLike[str], found: str,

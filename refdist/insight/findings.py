@@ -44,10 +44,10 @@ def findings(events: Sequence[Event]) -> list[Finding]:
     """What stands out, in the order in which it is shown."""
     events = in_order(events, slots_of(events))
     position = {event.id: i for i, event in enumerate(events)}
-    found = [one for look in (_rendezvous, _exchanges, _errors, _warnings, _not_numbers, _infinities,
-                                _without_rows, _unfinished)
-             for one in look(events)]
-    return sorted(found, key=lambda one: (position[one.event], not one.wrong))
+    unordered = [finding for look in (_rendezvous, _exchanges, _errors, _warnings, _not_numbers, _infinities,
+                                      _without_rows, _unfinished)
+                 for finding in look(events)]
+    return sorted(unordered, key=lambda finding: (position[finding.event], not finding.wrong))
 
 
 def not_carried_out(events: Sequence[Event]) -> set[int]:
@@ -84,15 +84,15 @@ def _rendezvous(events: Sequence[Event]) -> Iterator[Finding]:
         if first.kind == "exchange" or place_of(first) in combined:
             continue
         here, run = {event.replica for event in some}, (first.worker, first.run)
-        others = [one for one in begun if (one.worker, one.run) == run and one.replica not in here]
-        absent = [f"{_lanes([one], tasks)} {_ABSENCE[how.get(one.id)]}{_raised(events, one)}{_last_call(events, one)}"
-                  for one in others]
+        others = [event for event in begun if (event.worker, event.run) == run and event.replica not in here]
+        absent = [f"{_lanes([event], tasks)} {_ABSENCE[how.get(event.id)]}{_raised(events, event)}"
+                  f"{_last_call(events, event)}" for event in others]
         if run in runs:
-            started = {one.replica for one in begun if (one.worker, one.run) == run}
+            started = {event.replica for event in begun if (event.worker, event.run) == run}
             all_of_it = range(runs[run]["first"], runs[run]["first"] + runs[run]["replicas"])
             absent += [f"replica {replica} was not started" for replica in all_of_it if replica not in started]
-        told = _sentence("; ".join([*_where(some, tasks), *absent]))
-        yield Finding(last.id, True, f"Rendezvous {first['rendezvous']} was not carried out. {told}")
+        arrivals = _sentence("; ".join([*_where(some, tasks), *absent]))
+        yield Finding(last.id, True, f"Rendezvous {first['rendezvous']} was not carried out. {arrivals}")
 
 
 def _raised(events: Sequence[Event], replica: Event) -> str:
@@ -114,37 +114,37 @@ def _exchanges(events: Sequence[Event]) -> Iterator[Finding]:
         # Where all have arrived and made the same call, something else stopped them.
         if first.kind == "exchange" and (absent or len({_call(event) for event in some}) > 1):
             missing = (f"{tasks[worker]} never arrives" for worker in absent)
-            told = _sentence("; ".join([*_where(some, tasks), *missing]))
+            arrivals = _sentence("; ".join([*_where(some, tasks), *missing]))
             yield Finding(last.id, True,
-                          f"Exchange {first['exchange']} between workers was not carried out. {told}")
+                          f"Exchange {first['exchange']} between workers was not carried out. {arrivals}")
 
 
 def _where(some: Iterable[Event], tasks: Mapping[int, Task]) -> list[str]:
     """Who is at which line with which call, in the order in which they arrived."""
-    found: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    calls: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in some:
-        found[place_name(event), _call(event)].append(event)
-    return [f"{_lanes(those, tasks)} at {place}: {call}" for (place, call), those in found.items()]
+        calls[place_name(event), _call(event)].append(event)
+    return [f"{_lanes(group, tasks)} at {place}: {call}" for (place, call), group in calls.items()]
 
 
 def _errors(events: Sequence[Event]) -> Iterator[Finding]:
-    told = set()
+    seen = set()
     tasks = tasks_of(events)
     for event in events:
-        if event.kind == "error" and event["text"] not in told:
-            told.add(event["text"])
+        if event.kind == "error" and event["text"] not in seen:
+            seen.add(event["text"])
             who = _sentence(_lanes([event], tasks)) if len(tasks) > 1 or event.replica is not None else "The program"
             where = "" if event["code"] else f" at {place_name(event)}"  # refdist's own messages name their lines
             yield Finding(event.id, True, f"{who} raises {event['type']}{where}: {event['text']}")
 
 
 def _warnings(events: Sequence[Event]) -> Iterator[Finding]:
-    told = set()
+    seen = set()
     for event in events:
         # Of NaN `_not_numbers` says more than its warning.
-        ours = event.kind == "warning" and event["text"].startswith("[RD") and " NaN" not in event["text"][:99]
-        if ours and event["text"] not in told:
-            told.add(event["text"])
+        by_refdist = event.kind == "warning" and event["text"].startswith("[RD") and " NaN" not in event["text"][:99]
+        if by_refdist and event["text"] not in seen:
+            seen.add(event["text"])
             yield Finding(event.id, False, event["text"])
 
 
@@ -184,13 +184,13 @@ def _infinities(events: Sequence[Event]) -> Iterator[Finding]:
             continue
         where = f"{call['call']} at {place_name(call)}"
         if call is event and any(map(_infinite, event["contributed"])):
-            same = [one for one in events if one.kind == event.kind == "meet" and place_of(one) == place_of(event)]
-            having = [one for one in same if any(map(_infinite, one["contributed"]))] or [event]
+            same = [meet for meet in events if meet.kind == event.kind == "meet" and place_of(meet) == place_of(event)]
+            having = [meet for meet in same if any(map(_infinite, meet["contributed"]))] or [event]
             who = _lanes(having, tasks_of(events))
             yield Finding(event.id, False, f"The first infinity: in what {who} contributed to {where}")
             return
         results = [] if call is event else event["received" if event.kind == "receive" else "returned"]
-        dtype = next((one["dtype"] for one in results if _infinite(one)), None)
+        dtype = next((summary["dtype"] for summary in results if _infinite(summary)), None)
         if dtype is not None:
             yield Finding(event.id, True, f"The first infinity: {where} makes it of finite parts, whose sum is beyond "
                                           f"the largest {dtype}")
@@ -203,20 +203,23 @@ def _infinite(summary: Mapping[str, object]) -> bool:
 
 def _index(event: Event) -> str:
     # Where in the first array that has NaN.
-    having = [one for name in ARRAYS for one in event.fields.get(name, ()) if one["nans"]]
+    having = [summary for name in ARRAYS for summary in event.fields.get(name, ()) if summary["nans"]]
     who = "" if event.replica is None else f" of replica {event.replica}'s array"
     return f", the first at {having[0]['nan']}{who}" if having[0]["nan"] else ""
 
 
 def _rows(events: Sequence[Event], event: Event) -> str:
     # The rows of the element that was taken last, which the run need not have used.
-    here = {one.kind: one for one in events if one.worker == event.worker
-            and ((one.kind == "run" and one.run == event.run) or (one.kind == "step" and one.step == event.step))}
+    here = {}  # the event's run, and the step that it belongs to
+    for other in events:
+        if other.worker == event.worker and ((other.kind == "run" and other.run == event.run)
+                                             or (other.kind == "step" and other.step == event.step)):
+            here[other.kind] = other
     if event.replica is None or len(here) < 2 or not here["step"]["rows"]:
         return ""
     spans = dict(enumerate(here["step"]["rows"], here["run"]["first"])).get(event.replica, ())
-    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-    return f"; the last rows of a dataset that replica {event.replica} got: {told or 'none'}"
+    ranges = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"; the last rows of a dataset that replica {event.replica} got: {ranges or 'none'}"
 
 
 def _without_rows(events: Sequence[Event]) -> Iterator[Finding]:
@@ -226,17 +229,17 @@ def _without_rows(events: Sequence[Event]) -> Iterator[Finding]:
         if event.kind == "run":
             first_of.setdefault(event.worker, event["first"])
     for worker, task in sorted(tasks_of(events).items()):
-        mine = [event for event in steps if event.worker == worker]
-        if steps and not mine:
+        taken = [event for event in steps if event.worker == worker]
+        if steps and not taken:
             begin = next(event for event in events if event.worker == worker)
             yield Finding(begin.id, True,
                           f"{_sentence(str(task))} takes no element of a distributed dataset, and others do")
-        empty = [event for event in mine if 0 in event["counts"]]
+        empty = [event for event in taken if 0 in event["counts"]]
         if empty:
             times = Counter(i for event in empty for i, count in enumerate(event["counts"]) if not count)
-            told = ", ".join(f"replica {first_of.get(worker, 0) + i} in {count} of {len(mine)} steps"
+            counted = ", ".join(f"replica {first_of.get(worker, 0) + i} in {count} of {len(taken)} steps"
                              for i, count in sorted(times.items()))
-            yield Finding(empty[0].id, max(times.values()) == len(mine), f"No rows for {told}")
+            yield Finding(empty[0].id, max(times.values()) == len(taken), f"No rows for {counted}")
 
 
 def _unfinished(events: Sequence[Event]) -> Iterator[Finding]:
@@ -269,13 +272,13 @@ def _sentence(text: str) -> str:
 
 def _nans(event: Event) -> int:
     # The copies of a variable are alike, so the one with the most NaNs counts.
-    *apart, copies = ([one["nans"] for one in event.fields.get(name, ())] for name in ARRAYS)
+    *apart, copies = ([summary["nans"] for summary in event.fields.get(name, ())] for name in ARRAYS)
     return sum(map(sum, apart)) + max(copies, default=0)
 
 
 def _call(event: Event) -> str:
-    told = ", ".join(f"{one['dtype']} {one['shape']}" for one in event["contributed"])
-    return " ".join(filter(None, (event["call"], event["op"], told and f"of {told}")))
+    types = ", ".join(f"{summary['dtype']} {summary['shape']}" for summary in event["contributed"])
+    return " ".join(filter(None, (event["call"], event["op"], types and f"of {types}")))
 
 
 def _lanes(events: Iterable[Event], tasks: Mapping[int, Task]) -> str:

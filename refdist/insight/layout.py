@@ -61,26 +61,26 @@ def lane_of_each(events: Sequence[Event]) -> list[Lane]:
 
 def lanes_of(each: Iterable[Lane]) -> list[Lane]:
     """All lanes from top to bottom: of each worker its own, and then those of its replicas."""
-    found = {*each}
-    found |= {Lane(lane.worker, lane.task) for lane in found} | {Lane(lane.worker) for lane in found}
-    return sorted(found, key=lambda lane: (*lane[:3], -1 if lane.replica is None else lane.replica))
+    lanes = {*each}
+    lanes |= {Lane(lane.worker, lane.task) for lane in lanes} | {Lane(lane.worker) for lane in lanes}
+    return sorted(lanes, key=lambda lane: (*lane[:3], -1 if lane.replica is None else lane.replica))
 
 
 def names_of(lanes: Sequence[Lane], events: Sequence[Event]) -> list[str]:
     """What each lane is called."""
     tasks = tasks_of(events)
     coordinators = {event.worker for event in events if event.kind == "schedule"}
-    found = []
+    names = []
     for lane in lanes:
         if lane.replica is not None:
-            found.append(f"replica {lane.replica}")
+            names.append(f"replica {lane.replica}")
         elif lane.task >= 0:
-            found.append(f"worker {lane.task}")
+            names.append(f"worker {lane.task}")
         elif lane.worker in coordinators and tasks[lane.worker].type != CHIEF:
-            found.append("coordinator")
+            names.append("coordinator")
         else:
-            found.append(str(tasks[lane.worker]) if len(tasks) > 1 else "program")
-    return found
+            names.append(str(tasks[lane.worker]) if len(tasks) > 1 else "program")
+    return names
 
 
 def place_of(event: Event) -> tuple[object, ...]:
@@ -135,7 +135,7 @@ def in_order(events: Sequence[Event], slots: Sequence[int]) -> list[Event]:
     A recording of several processes has them one after another.  There the order is that of the slots, in which what
     causes something comes before it.
     """
-    if all(one.time <= other.time for one, other in itertools.pairwise(events)):
+    if all(event.time <= other.time for event, other in itertools.pairwise(events)):
         return list(events)
     return sorted(events, key=lambda event: (slots[event.id], event.id))
 

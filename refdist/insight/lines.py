@@ -19,8 +19,8 @@ from typing import Any
 from refdist import notebook
 from refdist.core import devices
 from refdist.insight import summaries
-from refdist.insight.events import ARRAYS, Event, Told
-from refdist.insight.stream import Moves, Places, Raw, Where, places_of, site_of, told_of, transferred
+from refdist.insight.events import ARRAYS, Event, JsonEvent
+from refdist.insight.stream import Moves, Places, Raw, Where, json_of, places_of, site_of, transferred
 
 encoded = json.JSONEncoder(separators=(",", ":")).encode
 _text = functools.lru_cache(maxsize=4096)(encoded)
@@ -48,11 +48,11 @@ class Lines:
     def of(self, raw: Raw) -> str:
         """The lines of what happened."""
         often = self._often.get(raw[1])
-        return often(*raw) if often is not None else "".join(map(self._told, told_of(raw, self._places)))
+        return often(*raw) if often is not None else "".join(map(self._line, json_of(raw, self._places)))
 
     def event(self, event: Event) -> str:
         """An event that has been made."""
-        return self._told(event.as_json())
+        return self._line(event.as_json())
 
     def source(self, file: str, text: str | None = None) -> str:
         """The text of a source file, once."""
@@ -61,16 +61,16 @@ class Lines:
         self._files.add(file)
         return f"{encoded({'file': file, 'text': notebook.source_of(file) if text is None else text})}\n"
 
-    def _told(self, told: Told) -> str:
-        return f"{self._sources(told.get('site', ()))}{encoded(told)}\n"
+    def _line(self, event: JsonEvent) -> str:
+        return f"{self._sources(event.get('site', ()))}{encoded(event)}\n"
 
     def _sources(self, site: Iterable[str]) -> str:
-        found = ""
+        texts = ""
         for place in site:
             if place not in self._named:
                 self._named.add(place)
-                found += self.source(notebook.parts(place)[0])
-        return found
+                texts += self.source(notebook.parts(place)[0])
+        return texts
 
     def _begin(self, number: int, kind: str, at: int, where: Where) -> str:
         # What all events have; the object is left open.
@@ -128,14 +128,14 @@ class Lines:
         return "".join([self._begin(number, "transfer", at, where) + end for end in ends])
 
 
-def event_of(found: Mapping[str, Any]) -> Event:
+def event_of(line: Mapping[str, Any]) -> Event:
     """The event of a line that was read.
 
     Raises:
         KeyError, TypeError, ValueError: it is none.
     """
-    told = dict(found)
+    fields = dict(line)
     for name in ARRAYS:
-        if name in told:
-            told[name] = [summaries.unpacked(one) for one in told[name]]
-    return Event.of_json(told)
+        if name in fields:
+            fields[name] = [summaries.unpacked(entry) for entry in fields[name]]
+    return Event.of_json(fields)

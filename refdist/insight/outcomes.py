@@ -76,21 +76,21 @@ def _alike(first: Any, second: Any) -> bool:
         return len(ones) == len(others) and all(map(_alike, ones, others))
     if isinstance(first, type) or first is None or isinstance(first, (str, bytes)):
         return bool(first == second)
-    one, other = np.asarray(first), np.asarray(second)
-    if one.dtype != other.dtype or one.shape != other.shape:
+    array, other = np.asarray(first), np.asarray(second)
+    if array.dtype != other.dtype or array.shape != other.shape:
         return False
-    if one.dtype.kind not in "fc" or np.array_equal(one, other):
-        return bool(np.array_equal(one, other))
-    near = ROUNDINGS * float(np.finfo(one.dtype).eps)
-    largest = float(np.max(np.abs(one[np.isfinite(one)]), initial=0.0))
-    return bool(np.allclose(one, other, rtol=near, atol=near * largest, equal_nan=True))
+    if array.dtype.kind not in "fc" or np.array_equal(array, other):
+        return bool(np.array_equal(array, other))
+    near = ROUNDINGS * float(np.finfo(array.dtype).eps)
+    largest = float(np.max(np.abs(array[np.isfinite(array)]), initial=0.0))
+    return bool(np.allclose(array, other, rtol=near, atol=near * largest, equal_nan=True))
 
 
 def text(value: Any) -> str:
     """A value in a line."""
     if nest.is_nested(value):
         if isinstance(value, dict):
-            return "{" + ", ".join(f"{key!r}: {text(one)}" for key, one in value.items()) + "}"
+            return "{" + ", ".join(f"{key!r}: {text(item)}" for key, item in value.items()) + "}"
         parts = ", ".join(map(text, value))
         return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
     if isinstance(value, type):

@@ -88,7 +88,7 @@ def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
         "bad": sorted(position[i] for i in bad),
         "curves": [(curve.name, _differences([position[i] for i in curve.events]), curve.numbers)
                    for curve in curves_of(events)],
-        "findings": [(position[one.event], one.wrong, one.text) for one in findings.findings(events)],
+        "findings": [(position[finding.event], finding.wrong, finding.text) for finding in findings.findings(events)],
         "sources": dict(sources)}
 
 
@@ -119,16 +119,16 @@ def _fields(events: Iterable[Event], values: _Once, position: Mapping[int, int])
             if name == "of":
                 value = position[value]
             elif name in ARRAYS:
-                value = [arrays.index(one) for one in value]
+                value = [arrays.index(summary) for summary in value]
             column.append(value)
-    found: dict[str, Any] = defaultdict(dict)
+    packed: dict[str, Any] = defaultdict(dict)
     for kind, named in columns.items():
         for name, column in named.items():
             if all(type(value) is int for value in column):
-                found[kind][name] = {"numbers": _differences(column)}
+                packed[kind][name] = {"numbers": _differences(column)}
             else:
-                found[kind][name] = {"values": _differences([values.index(value) for value in column])}
-    return found, [_row(one, values) for one in arrays.found]
+                packed[kind][name] = {"values": _differences([values.index(value) for value in column])}
+    return packed, [_row(summary, values) for summary in arrays.found]
 
 
 def _row(summary: summaries.Summary, types: _Once) -> list[Any]:
@@ -137,4 +137,4 @@ def _row(summary: summaries.Summary, types: _Once) -> list[Any]:
 
 
 def _differences(column: Sequence[int]) -> list[int]:
-    return [one - before for one, before in zip(column, [0, *column], strict=False)]
+    return [number - before for number, before in zip(column, [0, *column], strict=False)]

@@ -33,16 +33,16 @@ class Column(NamedTuple):
 
 def columns_of(events: Sequence[Event]) -> list[Column]:
     """The rendezvous, in the order in which they were begun."""
-    found: dict[tuple[object, ...], dict[tuple[int, int | None], Event]] = {}
+    arrivals: dict[tuple[object, ...], dict[tuple[int, int | None], Event]] = {}
     done = {("meet", event.worker, event["rendezvous"]) for event in events if event.kind == "combine"}
     returned = {event["of"] for event in events if event.kind == "end" and event["how"] == "returned"}
     for event in events:
         if event.kind == "meet":
-            found.setdefault(("meet", event.worker, event["rendezvous"]), {})[event.worker, event.replica] = event
+            arrivals.setdefault(("meet", event.worker, event["rendezvous"]), {})[event.worker, event.replica] = event
         elif event.kind == "exchange":
-            found.setdefault(("exchange", event["exchange"]), {})[event.worker, None] = event
+            arrivals.setdefault(("exchange", event["exchange"]), {})[event.worker, None] = event
     return [Column(arrived, key in done if key[0] == "meet" else any(
-        event.id in returned for event in arrived.values())) for key, arrived in found.items()]
+        event.id in returned for event in arrived.values())) for key, arrived in arrivals.items()]
 
 
 def picture_of(events: Sequence[Event]) -> str:

@@ -19,7 +19,7 @@ from refdist.insight.environment import VARIABLE
 from refdist.insight.events import Event, renumbered
 from refdist.insight.findings import Finding, findings
 from refdist.insight.picture import picture_of
-from refdist.insight.stream import Places, Raw, Stream, each_of, told_of
+from refdist.insight.stream import Places, Raw, Stream, each_of, json_of
 from refdist.insight.summary import Summary, summary_of
 from refdist.insight.trace import trace_of
 from refdist.workers.launcher import CHIEF, jobs_of, launched, task_of
@@ -49,9 +49,9 @@ class Recording:
         del self._raw[:len(taken)]  # what takes events has the list itself
         known: Places = {}
         for raw in sorted(each_of(taken), key=itemgetter(0)):  # threads hand on beside each other
-            for told in told_of(raw, known):
-                if renumbered(told, self._position, len(self._events)):
-                    self._events.append(Event.of_json(told))
+            for event in json_of(raw, known):
+                if renumbered(event, self._position, len(self._events)):
+                    self._events.append(Event.of_json(event))
         return self._events
 
     @property

@@ -92,7 +92,8 @@ class Reduction:
         while nodes:
             node = nodes[-1]
             node.done.append(node.chosen)
-            chosen = next((one for one in node.wanted if one not in node.done and one not in node.sleep), None)
+            chosen = next((process for process in node.wanted
+                           if process not in node.done and process not in node.sleep), None)
             if chosen is not None:
                 node.chosen = chosen
                 self._fresh = len(nodes) - 1

@@ -70,15 +70,15 @@ class Finding:
 
     def _what_to_do(self) -> list[tuple[str, str]]:
         """What to write instead, and how to repeat the schedule."""
-        found = []
+        advice = []
         if self._anomaly is not None:
             name = self._anomaly.subject(self._steps).access.name
-            found.append(("write", self._anomaly.kind.advice.format(name=name)))
+            advice.append(("write", self._anomaly.kind.advice.format(name=name)))
         if self._steps:
             choices = f"--choices {','.join(map(str, self.choices)) or '0'}"
             how = f"explore SCRIPT{self._options} {choices}"
-            found.append(("replay", how if self._losses else f"interleaving({self.choices}), or {how}"))
-        return found
+            advice.append(("replay", how if self._losses else f"interleaving({self.choices}), or {how}"))
+        return advice
 
     def __str__(self) -> str:
         return "\n".join([self._head(), f"  {self.why}", *(f"  {line}" for line in self._lines),
@@ -162,7 +162,7 @@ class Report:
         """What it is proved of."""
         return KILLS_LIMITS if self.kills else LIMITS
 
-    def _told(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """What is to be known of it: what was run besides, and why nothing is proved."""
         lost = f"and with {self._lost} in {self.losses} runs"
         killed = f"and killed before each step of a file that it saves, in {self.kills} runs"
@@ -179,7 +179,7 @@ class Report:
     def __str__(self) -> str:
         limits = [self._limits()] * self.proved
         results = filter(None, [self._came_to()])
-        return "\n".join([self._head(), *limits, *(f"  {note}" for note in self._told()), *results,
+        return "\n".join([self._head(), *limits, *(f"  {note}" for note in self._notes()), *results,
                           *(f"\n{finding}" for finding in self.findings)])
 
     def _repr_html_(self) -> str:

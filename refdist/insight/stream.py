@@ -4,7 +4,7 @@ There is one stream while anything is recorded, and each recording takes what pa
 another, or inside a program whose recording goes to a file, sees the same events.
 
 What is handed on is as little as can be made of an event at once, because the program waits meanwhile: the objects of
-the call that are not going to change, and of arrays what `summaries.taken` keeps.  `told_of` makes the event of it,
+the call that are not going to change, and of arrays what `summaries.taken` keeps.  `json_of` makes the event of it,
 when it is written to a file or read.
 
 Where an event belongs is found by what is open.  Each replica has a stack of what it has begun, and each worker one for
@@ -32,7 +32,7 @@ from refdist.core import call_site, context_stack, devices
 from refdist.core.lockstep import ReplicaStopped
 from refdist.errors import RefdistError
 from refdist.insight import summaries
-from refdist.insight.events import ARRAYS, KINDS, Told
+from refdist.insight.events import ARRAYS, KINDS, JsonEvent
 
 Site = call_site.Site
 # Where what starts programs is: Python, what was installed, and refdist's own commands, which may be in a checkout.
@@ -253,7 +253,7 @@ class Stream:
             worker = self._workers[key] = _Worker(self._counts.setdefault(number, _Counts()))
         return worker
 
-    def _completed(self, kind: str, fields: Told) -> Told:
+    def _completed(self, kind: str, fields: JsonEvent) -> JsonEvent:
         called = fields.pop("called", None)
         if called is not None:
             op, axis = called.signature.op, called.signature.axis
@@ -350,34 +350,34 @@ def each_of(handed_on: Sequence[Any]) -> Iterator[Raw]:
         i = end
 
 
-def told_of(raw: Raw, known: Places) -> list[Told]:
+def json_of(raw: Raw, known: Places) -> list[JsonEvent]:
     """What was handed on: one event, or several of that number.
 
     Args:
         known: the places of each site that was seen before; those of this one are added.
     """
     number, kind, at, (worker, replica, device, run, step, parent), *given = raw
-    told: Told = {
+    event: JsonEvent = {
         "id": number, "kind": kind, "time": at, "worker": worker, "replica": replica,
         "device": device and devices.short(device), "run": run, "step": step, "parent": parent}
-    told.update(zip(_NAMES[kind], given, strict=True) if kind in _NAMES else given[0])
+    event.update(zip(_NAMES[kind], given, strict=True) if kind in _NAMES else given[0])
     if kind == "transfers":
-        return [{**told, "kind": "transfer", "source": source, "destination": destination, "bytes": nbytes,
-                 "times": times} for source, destination, nbytes, times in transferred(told.pop("moves"))]
+        return [{**event, "kind": "transfer", "source": source, "destination": destination, "bytes": nbytes,
+                 "times": times} for source, destination, nbytes, times in transferred(event.pop("moves"))]
     for name in ARRAYS:
-        if name in told:
-            told[name] = summaries.of(told[name])
-    if "site" in told:
-        site = site_of(told["site"])
-        found = known.get(id(site))
-        if found is None:
-            found = known[id(site)] = site, places_of(site)
-        told["site"] = found[1]
-    if "contributed" in told:
-        told["bytes"] = sum(one["bytes"] for one in told["contributed"])
+        if name in event:
+            event[name] = summaries.of(event[name])
+    if "site" in event:
+        site = site_of(event["site"])
+        seen = known.get(id(site))
+        if seen is None:
+            seen = known[id(site)] = site, places_of(site)
+        event["site"] = seen[1]
+    if "contributed" in event:
+        event["bytes"] = sum(summary["bytes"] for summary in event["contributed"])
     elif kind == "write":
-        told["bytes"] = sum(one["bytes"] for one in told["copies"])
-    return [told]
+        event["bytes"] = sum(summary["bytes"] for summary in event["copies"])
+    return [event]
 
 
 def site_of(kept: Site | int) -> Site:

@@ -80,13 +80,13 @@ def of(kept: Taken) -> list[Summary]:
     """The summaries of what was kept."""
     if isinstance(kept, np.ndarray):
         return [summary(kept)]
-    return [summary(one) if isinstance(one, np.ndarray) else _told(one) for one in kept]
+    return [summary(entry) if isinstance(entry, np.ndarray) else _summary_of(entry) for entry in kept]
 
 
 def nbytes(kept: Taken) -> int:
     """The size in bytes of the arrays that the summaries in `kept` describe."""
     return kept.nbytes if isinstance(kept, np.ndarray) else sum(
-        one.nbytes if isinstance(one, np.ndarray) else one[2] for one in kept)
+        entry.nbytes if isinstance(entry, np.ndarray) else entry[2] for entry in kept)
 
 
 def packed(kept: Taken) -> str:
@@ -94,31 +94,31 @@ def packed(kept: Taken) -> str:
     return f"[{_packed(kept) if isinstance(kept, np.ndarray) else ','.join(map(_packed, kept))}]"
 
 
-def _packed(one: _One) -> str:
+def _packed(entry: _One) -> str:
     # Its type and its items in hexadecimal digits, as they lie in memory; of a large array the first items, the norm,
     # and the smallest and the largest item; or else the summary.
-    if isinstance(one, np.ndarray):
-        if one.dtype.char in _PLAIN:
-            return f'{_type_of(one.dtype, one.shape)}"{one.tobytes().hex()}"]'
-        return json.dumps(summary(one))
-    shape, dtype, _, low, high, norm, nans, _, items = one
+    if isinstance(entry, np.ndarray):
+        if entry.dtype.char in _PLAIN:
+            return f'{_type_of(entry.dtype, entry.shape)}"{entry.tobytes().hex()}"]'
+        return json.dumps(summary(entry))
+    shape, dtype, _, low, high, norm, nans, _, items = entry
     if dtype.char in "fd" and not nans:
         return f'{_type_of(dtype, shape)}"{items.tobytes().hex()}",{norm!r},{float(low)!r},{float(high)!r}]'  # type: ignore[arg-type]
-    return json.dumps(_told(one))
+    return json.dumps(_summary_of(entry))
 
 
-def unpacked(found: Any) -> Summary:
+def unpacked(entry: Any) -> Summary:
     """The summary of an array, from an entry of the list that `packed` made."""
-    if isinstance(found, dict):
-        return found  # type: ignore[return-value]
-    name, shape, items, *numbers = found
+    if isinstance(entry, dict):
+        return entry  # type: ignore[return-value]
+    name, shape, items, *numbers = entry
     dtype = np.dtype(name)
     array = np.frombuffer(bytes.fromhex(items), dtype)
     if not numbers:
         return summary(array.reshape(shape))
     norm, low, high = numbers
-    return _told((tuple(shape), dtype, math.prod(shape) * dtype.itemsize, dtype.type(low), dtype.type(high), norm, 0,
-                  None, array))
+    return _summary_of((tuple(shape), dtype, math.prod(shape) * dtype.itemsize, dtype.type(low), dtype.type(high), norm,
+                        0, None, array))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -127,66 +127,67 @@ def _type_of(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> str:
 
 
 def _once(array: object, known: Known) -> _One:
-    found = known.get(id(array))
-    if found is None:
-        found = known[id(array)] = array, _numbers(to_numpy(array))
-    return found[1]
+    seen = known.get(id(array))
+    if seen is None:
+        seen = known[id(array)] = array, _numbers(to_numpy(array))
+    return seen[1]
 
 
 def _leaves(value: object) -> list[Any]:
-    found: list[Any] = []
+    leaves: list[Any] = []
     for leaf in nest.flatten(value):
         if isinstance(leaf, IndexedSlices):
-            found += [leaf.values, leaf.indices]
+            leaves += [leaf.values, leaf.indices]
         elif type(leaf) in array_types.value:
-            found.append(leaf)
+            leaves.append(leaf)
         elif isinstance(leaf, (bool, int, float, complex, np.generic, np.ndarray)):  # of a subclass, with a type
-            found.append(np.asarray(leaf))
-    return found
+            leaves.append(np.asarray(leaf))
+    return leaves
 
 
 def summary(array: NDArray[np.generic]) -> Summary:
     """The summary of an array."""
-    return _told(_measured(array))
+    return _summary_of(_measured(array))
 
 
-def _told(kept: _Numbers) -> Summary:
+def _summary_of(kept: _Numbers) -> Summary:
     shape, dtype, nbytes, low, high, norm, nans, nan, items = kept
-    found: Summary = {
+    summary: Summary = {
         "shape": list(shape), "dtype": _name(dtype), "bytes": nbytes, "min": _plain(low), "max": _plain(high),
         "norm": norm if norm is None else _rounded(norm), "nans": nans, "nan": nan}
-    found["first" if math.prod(shape) > WHOLE else "items"] = _plain(items)
-    return found
+    summary["first" if math.prod(shape) > WHOLE else "items"] = _plain(items)
+    return summary
 
 
-def type_text(found: Summary) -> str:
+def type_text(summary: Summary) -> str:
     """The dtype and the shape of a summary: "float32 [2, 3]"."""
-    return f"{found['dtype']} [{', '.join(map(str, found['shape']))}]"
+    return f"{summary['dtype']} [{', '.join(map(str, summary['shape']))}]"
 
 
-def text(found: Summary) -> str:
+def text(summary: Summary) -> str:
     """The numbers of a summary: the items of a small array, and of a large one what they amount to.
 
     >>> text(summary(np.float32([0.5, 2]))), text(summary(np.arange(99)))
     ('[0.5, 2]', '0 to 98, norm 564.401, first [0, 1, 2, 3, ...]')
     """
-    if "items" in found:
-        return _listed(found["items"])
-    span = "" if found["min"] is None else f"{_listed(found['min'])} to {_listed(found['max'])}, "
-    norm = "" if found["norm"] is None else f"norm {_listed(found['norm'])}, "
-    return f"{span}{norm}first {_listed([*found['first'], '...'])}"
+    if "items" in summary:
+        return _listed(summary["items"])
+    span = "" if summary["min"] is None else f"{_listed(summary['min'])} to {_listed(summary['max'])}, "
+    norm = "" if summary["norm"] is None else f"norm {_listed(summary['norm'])}, "
+    return f"{span}{norm}first {_listed([*summary['first'], '...'])}"
 
 
-def nan_text(found: Summary) -> str:
+def nan_text(summary: Summary) -> str:
     """How many NaN there are and where the first is; "" where there is none."""
-    where = f", the first at {found['nan']}" if found["nan"] and found["nans"] < math.prod(found["shape"]) else ""
-    return f"{found['nans']} NaN{where}" if found["nans"] else ""
+    some = summary["nans"] < math.prod(summary["shape"])
+    where = f", the first at {summary['nan']}" if summary["nan"] and some else ""
+    return f"{summary['nans']} NaN{where}" if summary["nans"] else ""
 
 
 def in_words(array: NDArray[np.generic]) -> str:
     """All that a notebook says of an array."""
-    found = summary(array)
-    return " ".join(filter(None, (type_text(found), text(found), nan_text(found))))
+    described = summary(array)
+    return " ".join(filter(None, (type_text(described), text(described), nan_text(described))))
 
 
 def _listed(item: object) -> str:
@@ -224,9 +225,9 @@ def _looked_at(flat: NDArray[Any],
         norm = math.sqrt(np.vdot(exact, exact).real)
         if not math.isfinite(norm):
             # NaN, infinity, or the squares are too large.
-            found = np.flatnonzero(np.isnan(exact))
-            nans = len(found)
-            nan = [int(i) for i in np.unravel_index(found[0], shape)] if nans else None
+            places = np.flatnonzero(np.isnan(exact))
+            nans = len(places)
+            nan = [int(i) for i in np.unravel_index(places[0], shape)] if nans else None
             with np.errstate(all="ignore"):
                 norm = math.sqrt(np.sum(np.abs(exact.astype(np.complex128 if kind == "c" else np.float64)) ** 2))
         if kind != "c" and nans < flat.size:
@@ -249,7 +250,7 @@ def _plain(value: object) -> Any:
 
 def _nested(array: NDArray[np.generic], item: Callable[[Any], object]) -> object:
     if array.ndim < 2:
-        return [item(one) for one in array] if array.ndim else item(array[()])
+        return [item(scalar) for scalar in array] if array.ndim else item(array[()])
     return [_nested(part, item) for part in array]
 
 

@@ -73,7 +73,7 @@ class Summary(NamedTuple):
                 [("line", "rendezvous", "bytes"), *map(_texts, self.lines[:_LINES]),
                  *[(f"and {more} more",)] * (more > 0)],
                 [("who", "rendezvous", "came last", "waited"),
-                 *(_texts((*one[:3], f"{one.seconds:.6f} s")) for one in self.waiting)]]
+                 *(_texts((*waiting[:3], f"{waiting.seconds:.6f} s")) for waiting in self.waiting)]]
 
     def _repr_html_(self) -> str:
         return drawing(self)
@@ -81,14 +81,14 @@ class Summary(NamedTuple):
 
 def summary_of(events: Sequence[Event]) -> Summary:
     """The summary of the events of a recording."""
-    found = Counter(event.kind for event in events)
+    numbers = Counter(event.kind for event in events)
     replicas = {(event.worker, event.replica) for event in events if event.replica is not None}
-    scheduled = {"scheduled functions": found["schedule"], "begun functions": found["function"]}
-    counts = {"workers": workers_of(events), **(scheduled if found["schedule"] else {}), "replicas": len(replicas),
-              "runs": found["run"], "steps": found["step"],
+    scheduled = {"scheduled functions": numbers["schedule"], "begun functions": numbers["function"]}
+    counts = {"workers": workers_of(events), **(scheduled if numbers["schedule"] else {}), "replicas": len(replicas),
+              "runs": numbers["run"], "steps": numbers["step"],
               "rows": sum(sum(event["counts"]) for event in events if event.kind == "step"),
-              "variables": found["variable"], "writes": found["write"], "warnings": found["warning"],
-              "errors": found["error"]}
+              "variables": numbers["variable"], "writes": numbers["write"], "warnings": numbers["warning"],
+              "errors": numbers["error"]}
     met = [event for event in events if event.kind in ("meet", "reduce")]
     return Summary(
         counts, _calls((event, event["call"].partition(" of ")[0]) for event in met),
@@ -104,8 +104,8 @@ def _calls(named: Iterable[tuple[Event, str]]) -> list[Calls]:
         number = event["rendezvous"] if event.kind == "meet" else -event.id
         places.setdefault(name, set()).add((event.worker, number))
         nbytes[name] += event["bytes"]
-    found = [Calls(name, len(places[name]), nbytes[name]) for name in places]
-    return sorted(found, key=lambda one: (-one.nbytes, -one.rendezvous, one.what))
+    calls = [Calls(name, len(places[name]), nbytes[name]) for name in places]
+    return sorted(calls, key=lambda call: (-call.nbytes, -call.rendezvous, call.what))
 
 
 def _waiting(events: Sequence[Event]) -> list[Waiting]:

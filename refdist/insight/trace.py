@@ -40,41 +40,41 @@ def trace_of(events: Sequence[Event]) -> dict[str, Any]:
     def at(event: Event) -> dict[str, Any]:
         return {"pid": numbers[Lane(event.worker)], "tid": numbers[each[event.id]], "ts": _micro(event.time - start)}
 
-    found, arrows = _names(events, each, numbers), []
+    slices, arrows = _names(events, each, numbers), []
     combined = {(event.worker, event["rendezvous"]): event for event in events if event.kind == "combine"}
     for event in events:
         named = {"name": _name(event), "cat": event.kind, "args": _args(event)}
         if event.kind in BEGINNINGS or event.kind == "meet":
             # What does not go on, or was killed, lasts as long as what it is part of.
             end = ends[event.id] = ends.get(event.id, ends.get(event.parent, stop))
-            found.append({**named, "ph": "X", **at(event), "dur": _micro(end - event.time)})
+            slices.append({**named, "ph": "X", **at(event), "dur": _micro(end - event.time)})
         elif event.kind in _INSTANTS:
-            found.append({**named, "ph": "i", **at(event), "s": "t"})
+            slices.append({**named, "ph": "i", **at(event), "s": "t"})
         if event.kind in ("meet", "receive"):
             other = combined.get((event.worker, event["rendezvous"]))
             if other is not None:
                 both = (event, other) if event.kind == "meet" else (other, event)
                 arrows += _arrow(event.id, *map(at, both))
-    return {"traceEvents": found + arrows, "displayTimeUnit": "ns", "otherData": {"events": len(events)}}
+    return {"traceEvents": slices + arrows, "displayTimeUnit": "ns", "otherData": {"events": len(events)}}
 
 
 def _micro(nanoseconds: int) -> float:
-    found = nanoseconds / 1000
-    return found if int(found * 1000) == nanoseconds else math.nextafter(found, math.inf)
+    microseconds = nanoseconds / 1000
+    return microseconds if int(microseconds * 1000) == nanoseconds else math.nextafter(microseconds, math.inf)
 
 
 def _names(events: Sequence[Event], each: Sequence[Lane], numbers: dict[Lane, int]) -> list[dict[str, Any]]:
     devices = {each[event.id]: event.device for event in reversed(events)}
-    tasks, found = tasks_of(events), []
+    tasks, names = tasks_of(events), []
     for lane, number in numbers.items():
         here = {"ph": "M", "pid": numbers[Lane(lane.worker)], "tid": number}
         if lane == Lane(lane.worker):
-            found.append({"name": "process_name", **here, "args": {"name": str(tasks[lane.worker])}})
+            names.append({"name": "process_name", **here, "args": {"name": str(tasks[lane.worker])}})
         name = (f"replica {lane.replica} on {devices[lane]}" if lane.replica is not None
                 else f"functions of worker {lane.task}" if lane.task >= 0 else "all replicas")
-        found.append({"name": "thread_name", **here, "args": {"name": name}})
-        found.append({"name": "thread_sort_index", **here, "args": {"sort_index": number}})
-    return found
+        names.append({"name": "thread_name", **here, "args": {"name": name}})
+        names.append({"name": "thread_sort_index", **here, "args": {"sort_index": number}})
+    return names
 
 
 def _arrow(number: int, begin: Mapping[str, object], end: Mapping[str, object]) -> list[dict[str, Any]]:
