@@ -184,7 +184,7 @@ def _show(recording: Path) -> int:
 def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
     try:
         if options.choices is not None:
-            choices = [int(one) for one in options.choices.split(",")]
+            choices = [int(choice) for choice in options.choices.split(",")]
             with refdist.insight.record_to(options.record) if options.record else nullcontext():
                 right, text = explorer.replay(script, choices, faults=options.faults,
                                               max_staleness=options.max_staleness)

@@ -35,8 +35,8 @@ def parts(place: str) -> tuple[str, int]:
     >>> parts("C:/a.py:3"), parts("Cell In[3], line 5")
     (('C:/a.py', 3), ('Cell In[3]', 5))
     """
-    found = _PLACE.fullmatch(place)
-    return (found[1], int(found[2])) if found else (place, 0)
+    match = _PLACE.fullmatch(place)
+    return (match[1], int(match[2])) if match else (place, 0)
 
 
 def source_of(file: str) -> str:
@@ -54,18 +54,18 @@ def shell() -> Any:
 def _cell(file: str) -> str | None:
     # "Cell In[3]", where this is the file of a cell.
     name = getattr(getattr(shell(), "compile", None), "format_code_name", None)
-    found = name and name(file)
-    return " ".join(found) if found else None
+    words = name and name(file)
+    return " ".join(words) if words else None
 
 
 @singledispatch
 def drawing(value: object) -> str:
     """What a notebook shows of a value, as HTML or SVG; `insight/drawings.py` has one for each class."""
     import_module("refdist.insight.drawings")  # which few programs ask for
-    found = drawing.dispatch(type(value))
-    if found is drawing.dispatch(object):
+    draw = drawing.dispatch(type(value))
+    if draw is drawing.dispatch(object):
         raise TypeError(f"no drawing of {type(value).__name__}")
-    return found(value)
+    return draw(value)
 
 
 def show(value: object) -> None:

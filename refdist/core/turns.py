@@ -50,8 +50,9 @@ class Turns:
         if any(name != names[0] for name in names):
             self._differing.setdefault(site, names)
         if site in self._differing and all(count == counts[0] for count in counts) and not any(
-                Path(os.fsdecode(text)).exists() for one in self._differing[site] for _, text in one):
-            shown = [f"with {', '.join(f'{name} = {value!r}' for name, value in one)}" for one in self._differing[site]]
+                Path(os.fsdecode(text)).exists() for names in self._differing[site] for _, text in names):
+            shown = [f"with {', '.join(f'{name} = {value!r}' for name, value in names)}"
+                     for names in self._differing[site]]
             remarks.make("RD48", site, str(calls[0]), f"{grouped(shown, first, 'replica')}; and later each with what "
                          "the others had")
 

@@ -35,11 +35,11 @@ class Rows:
         self._handed = handed if any(map(library_of, nest.flatten(structure))) else _itself
         self.count = count_rows(nest.flatten(structure), "Dataset.from_tensor_slices")
 
-    def one(self, index: int) -> Any:
+    def row(self, index: int) -> Any:
         """The row of this number, a view."""
         return self._handed(nest.map_structure(lambda array: rows_of(array, index), self._structure))
 
-    def many(self, indices: range | list[int]) -> Any:
+    def batch(self, indices: range | list[int]) -> Any:
         """The rows of these numbers as one batch: a view if they are consecutive, else a copy."""
         if isinstance(indices, range) and indices.step == 1:
             part = slice(indices.start, indices.stop)
@@ -56,12 +56,12 @@ class Numbers:
         self._dtype = dtype
         self.count = len(numbers)
 
-    def one(self, index: int) -> Any:
+    def row(self, index: int) -> Any:
         """A row."""
         number = np.int64(self._numbers[index])
         return number if self._dtype == np.int64 else number.astype(self._dtype)
 
-    def many(self, indices: range | list[int]) -> Any:
+    def batch(self, indices: range | list[int]) -> Any:
         """Several rows as one element."""
         if isinstance(indices, range):
             part = self._numbers[indices.start:indices.stop:indices.step]

@@ -70,12 +70,12 @@ def batch_rows(rows: elements.Rows | elements.Numbers, indices: Iterable[int], s
     if isinstance(indices, range):
         stop = len(indices) - len(indices) % size if drop_remainder else len(indices)
         for start in range(0, stop, size):
-            yield rows.many(indices[start:min(start + size, stop)])
+            yield rows.batch(indices[start:min(start + size, stop)])
         return
     numbers = iter(indices)
     while chunk := list(itertools.islice(numbers, size)):
         if len(chunk) == size or not drop_remainder:
-            yield rows.many(chunk)
+            yield rows.batch(chunk)
 
 
 def unbatch(stream: Iterable[object]) -> Iterator[object]:

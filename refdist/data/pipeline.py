@@ -58,7 +58,7 @@ class Numbered(NamedTuple):
 
     def read(self, reading: Reading) -> Iterable[object]:
         """The rows themselves."""
-        return map(self.rows.one, self.numbers(reading))
+        return map(self.rows.row, self.numbers(reading))
 
     def changed(self, change: Change) -> Numbered:
         """The rows after `change` chose from their numbers, or reordered them."""

@@ -232,7 +232,7 @@ class DistributedDataset:
     def _epoch(self) -> int:
         # How many steps it takes until it repeats, of a dataset that does so without end; 0 where that is not known.
         known = [pipeline._facts for pipeline in self._split.pipelines if isinstance(pipeline, Dataset)]
-        return max((one.epoch for one in known if one.cardinality == INFINITE_CARDINALITY), default=0)
+        return max((facts.epoch for facts in known if facts.cardinality == INFINITE_CARDINALITY), default=0)
 
     def __iter__(self) -> DistributedIterator:
         self._strategy.extended.check_reader("iterating over a distributed dataset")
@@ -248,9 +248,9 @@ class DistributedDataset:
         before = self._begun.setdefault(site, [])
         before.append((iterator, runs))
         if len(before) > _BEGUN and all(
-                one._given == 1 and not one._ended and _equal(one._first, before[0][0]._first)
+                previous._given == 1 and not previous._ended and _equal(previous._first, before[0][0]._first)
                 and later - earlier <= _RUNS_OF_A_STEP
-                for (one, earlier), (_, later) in itertools.pairwise(before)):
+                for (previous, earlier), (_, later) in itertools.pairwise(before)):
             remarks.make("RD49", site, "iterating over a distributed dataset",
                          "this line begins it in every step: each iterator before this one has given one element, and "
                          "the same")

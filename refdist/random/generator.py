@@ -460,12 +460,12 @@ def set_global_generator(generator: Generator | None) -> None:
 
 def _dtype(dtype: DTypeLike, known: Sequence[str], attempted: str) -> np.dtype[Any]:
     try:
-        found: np.dtype[Any] | None = np.dtype(dtype)
+        parsed: np.dtype[Any] | None = np.dtype(dtype)
     except TypeError:
-        found = None
-    if found is None or found.name not in known:
+        parsed = None
+    if parsed is None or parsed.name not in known:
         raise errors.error("RD25", attempted, f"dtype is {dtype!r}", f"Pass one of {', '.join(known)}.")
-    return found
+    return parsed
 
 
 def _shape(shape: object, attempted: str) -> tuple[int, ...]:

@@ -94,8 +94,8 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
     return len(shape) == len(wanted) and all(n is None or n == m for m, n in zip(shape, wanted, strict=True))
 
 
-def declared_shape(shape: Iterable[int | None], found: tuple[int, ...], attempted: str) -> tuple[int | None, ...]:
-    """`shape` as a tuple of ints and None, into which an initial value of shape `found` fits.
+def declared_shape(shape: Iterable[int | None], initial: tuple[int, ...], attempted: str) -> tuple[int | None, ...]:
+    """`shape` as a tuple of ints and None, into which an initial value of shape `initial` fits.
 
     Raises:
         RD04: it does not fit.  RD25: not a shape.
@@ -104,8 +104,8 @@ def declared_shape(shape: Iterable[int | None], found: tuple[int, ...], attempte
         declared = tuple([n if n is None else operator.index(n) for n in shape])
     except TypeError as error:
         raise errors.error("RD25", attempted, f"shape is {shape!r}", "Pass a tuple of ints and None.") from error
-    if not fits(found, declared):
-        raise errors.error("RD04", attempted, f"the initial value has shape {found}, declared is {declared}",
+    if not fits(initial, declared):
+        raise errors.error("RD04", attempted, f"the initial value has shape {initial}, declared is {declared}",
                            "Declare the shape of the initial value, or None for sizes that may change.")
     return declared
 

@@ -157,9 +157,9 @@ class Table(dict[R, dict[C, A]]):
         self._check(key, column.values(), cells)
         return column
 
-    def _check(self, key: object, found: Iterable[A], cells: object) -> None:
+    def _check(self, key: object, used: Iterable[A], cells: object) -> None:
         wanted = list(_members(cells))
-        for cell in found:
+        for cell in used:
             if cell not in wanted:
                 self._refuse(f"{word(cell)!r} in {word(key)!r} is not one of {_listed(wanted)}")
 
@@ -211,8 +211,8 @@ def _members(cells: object) -> Iterator[Any]:
     elif isinstance(cells, type) and issubclass(cells, Enum):
         yield from cells
     elif get_args(cells):
-        for one in get_args(cells):
-            yield from _members(one)
+        for kind in get_args(cells):
+            yield from _members(kind)
     else:
         yield cells
 

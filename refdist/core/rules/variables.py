@@ -331,4 +331,4 @@ FOREIGN_UPDATES: Table[Kind, Keeps, Allowed] = Table(
 # --- The rows of one variable ----------------------------------------------------------------------------------
 
 # Of a kind and an aggregation the rows of WRITES by the class of operations.
-WRITES_OF = {row: {one: WRITES[Written(*row, one)] for one in OperationClass} for row in READS}
+WRITES_OF = {row: {operation: WRITES[Written(*row, operation)] for operation in OperationClass} for row in READS}
