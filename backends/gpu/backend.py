@@ -212,8 +212,8 @@ class GPU(Backend):
                 name, each = stored(result.dtype)
                 jobs.setdefault((name, len(parts)), []).append(
                     Job(result.data.ptr, result.size * each, [part.data.ptr for part in parts]))
-            for (name, _), these in jobs.items():
-                self._programs.combine(name, operation, these)
+            for (name, _), group in jobs.items():
+                self._programs.combine(name, operation, group)
         return [frozen(result) for result in results]
 
     def combine(self, dtype: str, jobs: Sequence[Job]) -> None:

@@ -96,14 +96,14 @@ class Simulated(Backend):
 
     @on_host
     def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:
-        mine: Any = array
+        target: Any = array
         # Beside an array of text, which is NumPy's, they may be a library's.
         rows, new = to_numpy(indices), to_numpy(values)
-        changed = mine.copy()
+        changed = target.copy()
         with Reported(f"scatter_{operation}"):
             if operation == "update":
                 changed[rows] = new
-            elif operation == "div" and kind_of(mine.dtype) in "iu":
+            elif operation == "div" and kind_of(target.dtype) in "iu":
                 _divide_integers(changed, rows, new)
             else:
                 _AT[operation].at(changed, rows, new)

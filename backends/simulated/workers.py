@@ -123,7 +123,7 @@ class SimulatedWorker(ConnectableTransport):
                 return [(None, error, 0)] * len(calls)
             _warned.value.tell()
             with Noted() as noted:
-                combined = combine([one.contribution for one in calls])
+                combined = combine([call.contribution for call in calls])
             return [(combined, None, noted.bits)] * len(calls)
 
         journal.history.value.append((f"worker {self.rank}", call.kind, call.signature, call.call_site))
@@ -230,7 +230,7 @@ _OF_A_WORKER = States((*MODES, *PROCESS), _InThread())
 
 
 def _at_least_one(value: object, argument: str, attempted: str) -> int:
-    found = as_integer(value)
-    if found is None or found < 1:
+    number = as_integer(value)
+    if number is None or number < 1:
         raise errors.error("RD34", attempted, f"{argument} is {value!r}", "Pass an int of 1 or more.")
-    return found
+    return number
