@@ -29,14 +29,14 @@ class Browser:
         read, self._to = os.pipe()
         self._from, write = os.pipe()
         # The browser reads 3 and writes 4, so neither may be one of these.
-        given = [fcntl.fcntl(one, fcntl.F_DUPFD, 10) for one in (read, write)]
-        program = next(found for name in NAMES if (found := shutil.which(name)))
+        given = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (read, write)]
+        program = next(path for name in NAMES if (path := shutil.which(name)))
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{given[0]} 4>&{given[1]}', "browser", program, "--headless", "--no-sandbox",
              "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", f"--user-data-dir={profile}"],
             pass_fds=given, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for one in (read, write, *given):
-            os.close(one)
+        for descriptor in (read, write, *given):
+            os.close(descriptor)
         self._number, self._unread, self._session = 0, b"", ""
         self.errors: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -57,7 +57,7 @@ class Browser:
         message = {"id": self._number, "method": method, "params": parameters}
         text = json.dumps({**message, "sessionId": self._session} if self._session else message)
         os.write(self._to, text.encode() + b"\0")
-        return self._until(lambda found: found.get("id") == self._number).get("result", {})
+        return self._until(lambda answer: answer.get("id") == self._number).get("result", {})
 
     def size(self, width: int, height: int, dark: bool = False) -> None:
         """Gives the page a size, a phone's below 500 pixels, and colors."""
@@ -68,15 +68,15 @@ class Browser:
 
     def open(self, address: str) -> None:
         """Opens an address from nothing, so that another fragment of the same page is loaded, too."""
-        for one in ("about:blank", address):
-            self.call("Page.navigate", url=one)
-            self._until(lambda found: found.get("method") == "Page.loadEventFired")
+        for page in ("about:blank", address):
+            self.call("Page.navigate", url=page)
+            self._until(lambda answer: answer.get("method") == "Page.loadEventFired")
 
     def value(self, expression: str) -> Any:
         """The value of an expression of JavaScript in the page, which may be a promise."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     def press(self, key: str, text: str = "") -> None:
         """Presses a key of the keyboard."""
@@ -99,12 +99,12 @@ class Browser:
                 assert piece, f"the browser has ended with exit status {self._process.poll()}"
                 self._unread += piece
             line, _, self._unread = self._unread.partition(b"\0")
-            found = json.loads(line)
-            if found.get("method") == "Runtime.exceptionThrown":
-                self.errors.append(found["params"]["exceptionDetails"]["exception"]["description"])
-            if wanted(found):
-                assert "error" not in found, found
-                return dict(found)
+            answer = json.loads(line)
+            if answer.get("method") == "Runtime.exceptionThrown":
+                self.errors.append(answer["params"]["exceptionDetails"]["exception"]["description"])
+            if wanted(answer):
+                assert "error" not in answer, answer
+                return dict(answer)
 
 
 def texts(browser: Browser, selector: str) -> list[str]:

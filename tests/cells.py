@@ -63,17 +63,17 @@ def seen(value: Any) -> Any:
     """A value by its type, dtype, shape and bits; of a variable those of all its copies."""
     if isinstance(value, Variable):
         copies = getattr(value, "_copies", (value,))
-        return type(value).__name__, value.name, [seen(one._array) for one in copies]
+        return type(value).__name__, value.name, [seen(copy._array) for copy in copies]
     if isinstance(value, DistributedValues):
-        return type(value).__name__, [seen(one) for one in value.values]
+        return type(value).__name__, [seen(part) for part in value.values]
     if isinstance(value, (np.ndarray, np.generic)):
         return type(value).__name__, value.dtype.name, value.shape, value.tolist()
     if isinstance(value, IndexedSlices):
         return "IndexedSlices", seen(value.values), seen(value.indices), value.shape
     if isinstance(value, dict):
-        return "dict", {key: seen(one) for key, one in value.items()}
+        return "dict", {key: seen(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value).__name__, [seen(one) for one in value]
+        return type(value).__name__, [seen(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, Enum)):
         return type(value).__name__, value
     return type(value).__name__
@@ -90,7 +90,7 @@ def survivors(table: Mapping[Any, Any], observe: Callable[[Any], Any],
         others: of a cell and its value, what it is changed to; a code that no table has where this is not given.
         column, row: in a table of rows, changes the cells of these only.
     """
-    found = []
+    unnoticed = []
     for cell, holder, key in list(cells(table)):
         if (column is not None and key != column) or (row is not None and cell[0] != row):
             continue
@@ -103,5 +103,5 @@ def survivors(table: Mapping[Any, Any], observe: Callable[[Any], Any],
         for value in tried:
             with changed(holder, key, value):
                 if outcome(look) == true:
-                    found.append(f"{cell}: {value!r}")
-    return found
+                    unnoticed.append(f"{cell}: {value!r}")
+    return unnoticed

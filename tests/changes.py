@@ -29,36 +29,36 @@ def value(rng: random.Random) -> Any:
 
 def bytes_changed(data: bytes, rng: random.Random) -> bytes:
     """Flipped bits, cuts, doubled, exchanged, inserted and extreme parts."""
-    found = bytearray(data)
+    changed = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
-        way, at = rng.randrange(7), rng.randrange(len(found) + 1)
-        if way == 0 and found:
-            found[at % len(found)] ^= 1 << rng.randrange(8)
+        way, at = rng.randrange(7), rng.randrange(len(changed) + 1)
+        if way == 0 and changed:
+            changed[at % len(changed)] ^= 1 << rng.randrange(8)
         elif way == 1:
-            del found[at:]
+            del changed[at:]
         elif way == 2:
-            del found[at:at + rng.randrange(1, 20)]
+            del changed[at:at + rng.randrange(1, 20)]
         elif way == 3:
-            found[at:at] = rng.randbytes(rng.randrange(1, 20))
+            changed[at:at] = rng.randbytes(rng.randrange(1, 20))
         elif way == 4:
-            start = rng.randrange(len(found) + 1)
-            found[at:at] = found[start:start + rng.randrange(1, 60)]
+            start = rng.randrange(len(changed) + 1)
+            changed[at:at] = changed[start:start + rng.randrange(1, 60)]
         elif way == 5:
-            extreme = rng.choice([one for one in NUMBERS if isinstance(one, int) and -2**63 <= one < 2**64])
-            found[at:at + 8] = (extreme % 2**64).to_bytes(8, rng.choice(["little", "big"]))  # type: ignore[arg-type]
+            extreme = rng.choice([number for number in NUMBERS if isinstance(number, int) and -2**63 <= number < 2**64])
+            changed[at:at + 8] = (extreme % 2**64).to_bytes(8, rng.choice(["little", "big"]))  # type: ignore[arg-type]
         else:
-            found[at:at + 4] = rng.choice(
+            changed[at:at + 4] = rng.choice(
                 [b"\xff\xfe", b"\0\0\0\0", b"\xed\xa0\x80", b"{{{{", b"\r\n", b"\xef\xbb\xbf"])
-    return bytes(found)
+    return bytes(changed)
 
 
 def value_changed(whole: Any, rng: random.Random) -> Any:
     """A structure with one value or name exchanged, added or left out, somewhere in it."""
     places: list[tuple[Any, Any]] = []
 
-    def visit(one: Any) -> None:
-        for key, item in list(one.items() if isinstance(one, dict) else enumerate(one)):
-            places.append((one, key))
+    def visit(container: Any) -> None:
+        for key, item in list(container.items() if isinstance(container, dict) else enumerate(container)):
+            places.append((container, key))
             if isinstance(item, (dict, list)):
                 visit(item)
 

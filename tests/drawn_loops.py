@@ -191,7 +191,7 @@ class Loop:
 
         seen_losses: list[float] = []
 
-        def one(i: int, batch: Any) -> bool:
+        def take(i: int, batch: Any) -> bool:
             rate = 0.1 / (1 + i) if self.decays else 0.1
             loss, rows, mean = strategy.run(outer if self.nested else step, (batch, rate))
             if self.metric == "returned":
@@ -203,27 +203,27 @@ class Loop:
 
         steps = -(-self.rows // self.batch)
         if self.reading == "forever":
-            self._steps_of(iter(batches), self.epochs * steps, one)
+            self._steps_of(iter(batches), self.epochs * steps, take)
         else:
             for _ in range(self.epochs):
                 match self.reading:
                     case "next":
-                        self._steps_of(iter(batches), steps, one)
+                        self._steps_of(iter(batches), steps, take)
                     case "enumerate":
                         for i, batch in enumerate(batches):
-                            one(i, batch)
+                            take(i, batch)
                     case "islice":
                         for batch in islice(batches, 2):
-                            one(0, batch)
+                            take(0, batch)
                     case _:
                         for batch in batches:
-                            if one(len(seen_losses), batch):
+                            if take(len(seen_losses), batch):
                                 break
         return [w.numpy(), kept.numpy(), float(losses), float(seen), float(average), *seen_losses]
 
-    def _steps_of(self, iterator: Any, steps: int, one: Callable[[int, Any], bool]) -> None:
+    def _steps_of(self, iterator: Any, steps: int, step: Callable[[int, Any], bool]) -> None:
         for i in range(steps):
-            if one(i, next(iterator)):
+            if step(i, next(iterator)):
                 break
 
     def _dataset(self, x: Any, y: Any) -> Any:
@@ -269,7 +269,7 @@ def remarks(loop: Loop) -> list[str]:
         alone = loop.alone()
     for value, wanted in zip(result, alone, strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-5, err_msg=repr(loop))
-    return [str(one.message) for one in given if issubclass(one.category, refdist.errors.DifferenceWarning)]
+    return [str(warning.message) for warning in given if issubclass(warning.category, refdist.errors.DifferenceWarning)]
 
 
 def main() -> None:

@@ -198,14 +198,14 @@ class Measured(NamedTuple):
     """What came of a row, one way.
 
     Attributes:
-        said: the line that says what happened.
+        message: the line that says what happened.
         first: seconds from the fault to the first line of it; None where there is none.
         ended: seconds from the fault to the end; None where the fault's time is not known.
         status: the exit status, or HANGS.
         left: what is left.
     """
 
-    said: str
+    message: str
     first: float | None
     ended: float | None
     status: int
@@ -263,8 +263,8 @@ def measured(fault: Fault, way: str) -> Measured:
     reader.join(5)
     at = (folder / "at").stat().st_mtime if (folder / "at").exists() else None
     first = next((when for when, line in lines if tells(line)), None)
-    said = next((line for which in (names, tells) for _, line in lines if which(line)), "")
-    return Measured(plain(said), None if first is None or at is None else first - at,
+    message = next((line for which in (names, tells) for _, line in lines if which(line)), "")
+    return Measured(plain(message), None if first is None or at is None else first - at,
                     None if at is None else end - at, status, [plain(word) for word in left])
 
 
@@ -292,26 +292,28 @@ def plain(line: str) -> str:
     return re.sub(r"[0-9a-f]{8,}", "...", line)
 
 
-def cell(found: Measured | None) -> str:
+def cell(measured: Measured | None) -> str:
     """How it went one way."""
-    if found is None:
+    if measured is None:
         return "-"
     times = ", ".join("-" if seconds is None else f"{seconds:.{1 if seconds > 1 else 2}f}"
-                      for seconds in (found.first, found.ended))
-    if found.status == HANGS:
+                      for seconds in (measured.first, measured.ended))
+    if measured.status == HANGS:
         return f"{times.partition(',')[0]}; it does not end"
-    return f"{times}, {found.status}" + "".join(f"; left: {one}" for one in sorted(set(found.left)))
+    return f"{times}, {measured.status}" + "".join(f"; left: {process}" for process in sorted(set(measured.left)))
 
 
 def lines_of(results: list[tuple[Fault, dict[str, Measured]]]) -> Iterator[str]:
     """The table."""
     yield "| what happens | what is said | launch | mpiexec |"
     yield "| --- | --- | --- | --- |"
-    for fault, found in results:
-        said = next((one.said for way in WAYS if (one := found.get(way)) and one.said), "")
-        if len(said) > 110:
-            said = said[:110].rpartition(" ")[0] + " ..."
-        yield "| " + " | ".join([fault.what, said.replace("|", "/"), *(cell(found.get(way)) for way in WAYS)]) + " |"
+    for fault, by_way in results:
+        messages = (run.message for way in WAYS if (run := by_way.get(way)))
+        message = next(filter(None, messages), "")
+        if len(message) > 110:
+            message = message[:110].rpartition(" ")[0] + " ..."
+        cells = [fault.what, message.replace("|", "/"), *(cell(by_way.get(way)) for way in WAYS)]
+        yield "| " + " | ".join(cells) + " |"
 
 
 def main(arguments: list[str]) -> int:
@@ -334,9 +336,9 @@ def main(arguments: list[str]) -> int:
     def row(which: tuple[int, str]) -> Measured:
         words = privately(__file__, ["--row", f"{which[0]} {which[1]}"])
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-        found = Measured(*json.loads(done.stdout.splitlines()[-1]))
-        print(f"{TABLE[which[0]].what} | {which[1]} | {cell(found)} | {found.said[:150]}", flush=True)
-        return found
+        outcome = Measured(*json.loads(done.stdout.splitlines()[-1]))
+        print(f"{TABLE[which[0]].what} | {which[1]} | {cell(outcome)} | {outcome.message[:150]}", flush=True)
+        return outcome
 
     with ThreadPoolExecutor(chosen.jobs) as pool:
         came = dict(zip(todo, pool.map(row, todo), strict=True))

@@ -83,15 +83,15 @@ def attributes(package: str) -> dict[str, object]:
 
     Without what its modules keep for themselves, which changes when they are used.
     """
-    found: dict[str, object] = {}
+    names: dict[str, object] = {}
     for name in modules_of(package):
         for key, value in vars(sys.modules[name]).items():
             if callable(value) and key[0] != "_":
-                found[f"{name}.{key}"] = value
+                names[f"{name}.{key}"] = value
             if isinstance(value, type) and value.__module__.partition(".")[0] == package:
-                found |= {f"{name}.{key}.{own}": one for own, one in vars(value).items()
-                          if not isinstance(one, (int, str))}
-    return found
+                names |= {f"{name}.{key}.{own}": member for own, member in vars(value).items()
+                          if not isinstance(member, (int, str))}
+    return names
 
 
 def changed(before: dict[str, object], package: str) -> list[str]:
@@ -117,15 +117,15 @@ OF_INSTANCES = {"cupy.cuda.memory.MemoryPointer.ptr", "cupy.cuda.memory.MemoryPo
 
 def names_declared() -> set[str]:
     """Everything of CuPy that the GPU backend declares that it uses, as "cupy.cuda.Device.use"."""
-    found = set()
+    names = set()
     for kind in ast.parse(Path(cupy_types.__file__).read_text()).body:
         if isinstance(kind, ast.ClassDef):
             own = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)} | {
                 node.target.id for node in kind.body
                 if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
             assert kind.name in DESCRIBED or own <= {"__call__", "__dlpack_device__"}, kind.name
-            found |= {f"{DESCRIBED.get(kind.name)}.{name}" for name in own - {"__call__", "__dlpack_device__"}}
-    return found
+            names |= {f"{DESCRIBED.get(kind.name)}.{name}" for name in own - {"__call__", "__dlpack_device__"}}
+    return names
 
 
 def names_missing(cupy: Any) -> list[str]:
@@ -180,22 +180,22 @@ def host(value: Any) -> Any:
     return arrays.to_numpy(refdist.constant(value))
 
 
-def same_bits(one: Any, other: Any) -> bool:
+def same_bits(array: Any, other: Any) -> bool:
     """Equal to the bit, but for which NaN it is."""
-    one, other = np.asarray(one), np.asarray(other)
-    if one.dtype != other.dtype or one.shape != other.shape:
+    array, other = np.asarray(array), np.asarray(other)
+    if array.dtype != other.dtype or array.shape != other.shape:
         return False
-    nan = one != one
-    equal = bool(np.array_equal(nan, other != other)) if one.dtype.kind in "fc" else True
-    keep = ~nan if one.dtype.kind in "fc" else slice(None)
-    return equal and np.ascontiguousarray(one[keep]).tobytes() == np.ascontiguousarray(other[keep]).tobytes()
+    nan = array != array
+    equal = bool(np.array_equal(nan, other != other)) if array.dtype.kind in "fc" else True
+    keep = ~nan if array.dtype.kind in "fc" else slice(None)
+    return equal and np.ascontiguousarray(array[keep]).tobytes() == np.ascontiguousarray(other[keep]).tobytes()
 
 
 def program(*command: str, gpus: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a command with this interpreter's packages; with `gpus`, on the stand-in."""
-    found = {**os.environ, **environment}
+    variables = {**os.environ, **environment}
     if gpus:
         skip_without_compiler()
         path = os.pathsep.join(map(str, (STAND_IN, ROOT / "tests")))
-        found |= {"PYTHONPATH": path, "STAND_IN_GPUS": str(gpus), "REFDIST_BACKEND": "gpu"}
-    return subprocess.run(command, cwd=ROOT, env=found, capture_output=True, text=True, timeout=HANG, check=False)
+        variables |= {"PYTHONPATH": path, "STAND_IN_GPUS": str(gpus), "REFDIST_BACKEND": "gpu"}
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=HANG, check=False)

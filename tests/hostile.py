@@ -102,7 +102,7 @@ class CheckpointFiles(Target):
 
     def state(self) -> str:
         """What a failed restore must not change."""
-        return repr([one.numpy().tolist() for one in (self.w, self.z, self.flags)] + [self.n.n])
+        return repr([variable.numpy().tolist() for variable in (self.w, self.z, self.flags)] + [self.n.n])
 
     def changed(self, rng: random.Random) -> bytes:
         """The file, changed."""
@@ -123,9 +123,9 @@ class CheckpointFiles(Target):
             checksums(header, note, body)
             text = written_twice(note, rng)
             metadata.update({"refdist": text, "crc32": str(zlib.crc32(text.encode()))})
-        told = written_twice(header, rng).encode()
-        return struct.pack("<Q", len(told) if rng.random() < 0.9 else rng.choice([0, 2**40, 2**63, len(told) + 1])
-                           ) + told + body
+        written = written_twice(header, rng).encode()
+        return struct.pack("<Q", len(written) if rng.random() < 0.9 else rng.choice([0, 2**40, 2**63, len(written) + 1])
+                           ) + written + body
 
     def give(self, rng: random.Random) -> bool:
         """Restores, and reads without variables."""
@@ -143,9 +143,9 @@ class CheckpointFiles(Target):
             raise
         reader = load_checkpoint(self.path)
         for name, shape in reader.get_variable_to_shape_map().items():
-            found = reader.get_tensor(name)
-            if list(found.shape) != shape or found.dtype.hasobject or found.nbytes > len(self.data) + 1000:
-                raise Fault(f"{name!r} is {found!r}")
+            array = reader.get_tensor(name)
+            if list(array.shape) != shape or array.dtype.hasobject or array.nbytes > len(self.data) + 1000:
+                raise Fault(f"{name!r} is {array!r}")
         return True
 
 
@@ -224,9 +224,9 @@ class Folders(Target):
         """Looks for the latest checkpoint, restores it, and saves two more."""
         self.make(rng)
         if rng.random() < 0.3:
-            found = latest_checkpoint(self.own)
-            if found is not None and not os.path.realpath(found).startswith(str(self.own)):
-                raise Fault(f"the latest checkpoint is {found}")
+            latest = latest_checkpoint(self.own)
+            if latest is not None and not os.path.realpath(latest).startswith(str(self.own)):
+                raise Fault(f"the latest checkpoint is {latest}")
         manager = CheckpointManager(Checkpoint(v=self.v), self.own, rng.choice([1, 1, 2, None]),
                                     keep_checkpoint_every_n_hours=rng.choice([None, None, 1]))
         try:
@@ -248,9 +248,9 @@ class Records(Target):
 
     def record(self, row: bytes, rng: random.Random) -> bytes:
         """A record; sometimes with a length that is not its own, and whose checksum is right."""
-        told = len(row) if rng.random() < 0.7 else rng.choice(
+        stated = len(row) if rng.random() < 0.7 else rng.choice(
             [2**63, 2**64 - 1, 2**40, 2**31, 2**32 + 1, len(row) + 1, max(len(row) - 1, 0)])
-        length = struct.pack("<Q", told)
+        length = struct.pack("<Q", stated)
         return length + masked(length) + row + masked(row)
 
     def give(self, rng: random.Random) -> bool:
@@ -265,8 +265,8 @@ class Records(Target):
                 data = bytes_changed(data, rng)
         path = self.own / "rows"
         path.write_bytes(data)
-        found = list(TFRecordDataset(str(path), compression))
-        if sum(map(len, found)) > 1032 * len(data):
+        records = list(TFRecordDataset(str(path), compression))
+        if sum(map(len, records)) > 1032 * len(data):
             raise Fault("more was read than the file can hold")
         return True
 
@@ -286,9 +286,9 @@ class Lines(Target):
         path = self.own / "lines"
         data = bytes_changed("one\r\ntwo\n\nträi\n".encode() * rng.randrange(4), rng)
         path.write_bytes(data)
-        found = list(TextLineDataset(str(path)))
-        if sum(map(len, found)) > len(data) or any(b"\n" in one for one in found):
-            raise Fault(f"{data!r} has the lines {found}")
+        lines = list(TextLineDataset(str(path)))
+        if sum(map(len, lines)) > len(data) or any(b"\n" in line for line in lines):
+            raise Fault(f"{data!r} has the lines {lines}")
         return True
 
 
@@ -303,7 +303,7 @@ class Answers(Target):
             {"int": 3}, None, True, "text", {"dict": {"a": {"slices": {
                 "values": {"float": 2.5}, "indices": {"int": 1}, "dense_shape": {"tuple": []}}}}},
             {"spec": {"shape": [None, 2], "dtype": "int64"}}, {"object": "x"}, {"error": "value", "message": "m"}]}]}
-        self.answer = {"id": 1, "answers": [[[one, result] for one in observed]]}
+        self.answer = {"id": 1, "answers": [[[name, result] for name in observed]]}
         self.hello = protocol.implementation("mine", "1", frozenset({"nests"}))
 
     def give(self, rng: random.Random) -> bool:
@@ -315,7 +315,7 @@ class Answers(Target):
         try:
             message = spoken(line)
             if whole is self.hello:
-                shown = [str(one) for one in protocol.read_implementation(message)[:2]]
+                shown = [str(text) for text in protocol.read_implementation(message)[:2]]
             else:
                 reply = session._reply(message, program(self.case), "")
                 shown = [reply.message]
@@ -324,19 +324,19 @@ class Answers(Target):
                     shown = [verdict.message, verdict.expected, verdict.found]
         except (process.Broken, Unusable) as error:
             shown = [str(error)]
-        for one in shown:
-            one.encode()
-            if one != notation.printable(one):
-                raise Fault(f"a message is {one!r}")
+        for text in shown:
+            text.encode()
+            if text != notation.printable(text):
+                raise Fault(f"a message is {text!r}")
         return True
 
 
 def spoken(line: bytes) -> Any:
     """The message that a line is."""
-    it = object.__new__(process.Process)
-    it._unread, it._kept, it._count = bytearray(line + b"\n" + b'{"protocol": 1}\n'), b"", 0
-    it._limit = process.KEPT
-    return it.receive(time.monotonic() + HANG, "late")
+    reader = object.__new__(process.Process)
+    reader._unread, reader._kept, reader._count = bytearray(line + b"\n" + b'{"protocol": 1}\n'), b"", 0
+    reader._limit = process.KEPT
+    return reader.receive(time.monotonic() + HANG, "late")
 
 
 # With the share of the inputs that each is given.
@@ -347,16 +347,16 @@ TARGETS: dict[str, tuple[type[Target], float]] = {
 
 def listing(guarded: Path) -> dict[str, Any]:
     """Everything beside the target's own folder, with its content."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for path, folders, names in os.walk(guarded):
         if Path(path) == guarded:
             folders.remove("own")
         for name in [*folders, *names]:
-            one = Path(path, name)
-            status = one.lstat()
-            content = os.readlink(one) if one.is_symlink() else one.read_bytes() if one.is_file() else b""
-            found[str(one)] = (status.st_mode, status.st_ino, status.st_mtime_ns, content)
-    return found
+            file = Path(path, name)
+            status = file.lstat()
+            content = os.readlink(file) if file.is_symlink() else file.read_bytes() if file.is_file() else b""
+            entries[str(file)] = (status.st_mode, status.st_ino, status.st_mtime_ns, content)
+    return entries
 
 
 def attack(target: Target, seed: int, numbers: Sequence[int], every: int = 200) -> Counter[str]:
@@ -365,7 +365,7 @@ def attack(target: Target, seed: int, numbers: Sequence[int], every: int = 200) 
     Raises:
         AssertionError: the target did with one of them what it must not do.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     before = listing(target.guarded)
     # Nothing here is about power failures.
     with mock.patch("os.fsync"):
@@ -374,17 +374,17 @@ def attack(target: Target, seed: int, numbers: Sequence[int], every: int = 200) 
                 faulthandler.dump_traceback_later(HANG, exit=True)
             try:
                 taken = target.give(random.Random(f"{seed}/{number}"))
-                found["taken" if taken else "refused"] += 1
+                counts["taken" if taken else "refused"] += 1
             except refdist.errors.RefdistError as error:
                 assert error.code == target.code, f"seed {seed}, input {number}: {error}"
                 assert str(error).isprintable(), f"seed {seed}, input {number}: {error!r}"
-                found["refused"] += 1
+                counts["refused"] += 1
             except Exception as error:
                 raise AssertionError(f"seed {seed}, input {number}: {type(error).__name__}: {error}") from error
             if (position + 1) % every == 0 or position + 1 == len(numbers):
                 assert listing(target.guarded) == before, f"seed {seed}, up to input {number}: a file outside changed"
     faulthandler.cancel_dump_traceback_later()
-    return found
+    return counts
 
 
 def main() -> None:
@@ -401,9 +401,9 @@ def main() -> None:
         make, share = TARGETS[name]
         count, began = round(given.inputs * share / whole), time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            found = attack(make(Path(folder) / "guarded"), given.seed, range(count))
-        print(f"{name}: {count:,} inputs in {time.monotonic() - began:.0f} s: {found['taken']:,} taken, "
-              f"{found['refused']:,} refused", flush=True)
+            counts = attack(make(Path(folder) / "guarded"), given.seed, range(count))
+        print(f"{name}: {count:,} inputs in {time.monotonic() - began:.0f} s: {counts['taken']:,} taken, "
+              f"{counts['refused']:,} refused", flush=True)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ def _flipped(draw: random.Random, datagram: bytes) -> bytes:
     return bytes(changed)
 
 
-def _sealed(said: bytes) -> bytes:
-    return said + datagrams._seal(said, KEY)
+def _sealed(content: bytes) -> bytes:
+    return content + datagrams._seal(content, KEY)
 
 
 def _other(draw: random.Random, job: bytes, secret: bytes) -> bytes:
@@ -67,9 +67,9 @@ def _head(draw: random.Random, kind: int, rank: int) -> bytes:
     return datagrams._HEAD.pack(KEY.job, kind, rank, draw.getrandbits(64), draw.choice((TURN, draw.getrandbits(32))))
 
 
-def _spliced(draw: random.Random, one: bytes, other: bytes) -> bytes:
-    at = draw.randrange(len(KEY.job) + 1, len(one))
-    return one[:at] + other[at:] if one[:at] + other[at:] not in (one, other) else b""
+def _spliced(draw: random.Random, first: bytes, second: bytes) -> bytes:
+    at = draw.randrange(len(KEY.job) + 1, len(first))
+    return first[:at] + second[at:] if first[:at] + second[at:] not in (first, second) else b""
 
 
 def _true(draw: random.Random) -> bytes:
@@ -79,8 +79,8 @@ def _true(draw: random.Random) -> bytes:
 KINDS: dict[str, Callable[[random.Random], bytes]] = {
     "any bytes": lambda draw: draw.randbytes(draw.choice((0, 1, draw.randrange(80), draw.randrange(2000)))),
     "any bytes behind the job's number": lambda draw: KEY.job + draw.randbytes(draw.randrange(1500)),
-    "the beginning of a true one": lambda draw: (one := _true(draw))[:draw.randrange(len(one))],
-    "the end of a true one": lambda draw: (one := _true(draw))[draw.randrange(1, len(one)):],
+    "the beginning of a true one": lambda draw: (datagram := _true(draw))[:draw.randrange(len(datagram))],
+    "the end of a true one": lambda draw: (datagram := _true(draw))[draw.randrange(1, len(datagram)):],
     "a true one and more": lambda draw: _true(draw) + draw.randbytes(draw.randrange(1, 40)),
     "bits of a true one flipped": lambda draw: _flipped(draw, _true(draw)),
     "two true ones spliced": lambda draw: _spliced(draw, _true(draw), _true(draw)),

@@ -194,7 +194,7 @@ def scheduled(world: World, make: Callable[[World], list[Any]]) -> dict[str, Any
 
 
 def state(world: World, model: Any, optimizer: Any) -> dict[str, Any]:
-    variables = [*model.variables, *(one for one in optimizer.variables)]
+    variables = [*model.variables, *(slot for slot in optimizer.variables)]
     return {f"{i} {variable.name}": world.array(variable.value if not world.tf else variable).ravel().tolist()
             for i, variable in enumerate(variables) if "seed" not in variable.path}
 

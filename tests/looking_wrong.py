@@ -21,11 +21,12 @@ def divided_by_the_batch() -> None:
 def counted() -> None:
     """Every replica counts as one, or as its rows."""
     strategy = four()
-    one = np.float32(1.0)
+    scalar = np.float32(1.0)
     ones = refdist.constant(1.0)
 
     def step(x: Any) -> Any:
-        together = replica().all_reduce("SUM", 1.0), replica().all_reduce("SUM", one), replica().all_reduce("SUM", ones)
+        together = (replica().all_reduce("SUM", 1.0), replica().all_reduce("SUM", scalar),
+                    replica().all_reduce("SUM", ones))
         return together, replica().all_reduce("SUM", [x.sum(axis=0), np.float32(len(x))]), replica().all_reduce(
             "SUM", x.shape[0])
 

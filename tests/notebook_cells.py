@@ -28,12 +28,12 @@ def digits() -> list[tuple[Any, Any]]:
     """Pictures of ten kinds, and their kinds."""
     random = np.random.default_rng(0)
     kinds = random.normal(size=(10, 28, 28))
-    found = []
+    batches = []
     for rows in ROWS.values():
         y = random.integers(0, 10, rows)
         x = (kinds[y] + random.normal(size=(rows, 28, 28))) * 40 + 100
-        found.append((np.clip(x, 0, 255).astype(np.uint8), y.astype(np.uint8)))
-    return found
+        batches.append((np.clip(x, 0, 255).astype(np.uint8), y.astype(np.uint8)))
+    return batches
 
 
 def stand_ins(tf: Any) -> None:

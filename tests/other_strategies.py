@@ -26,10 +26,10 @@ class InOrder(tf.distribute.CrossDeviceOps):
 
     def total(self, parts: Sequence[Any]) -> Any:
         """The sum of what the replicas have."""
-        found = parts[0]
+        total = parts[0]
         for part in parts[1:]:
-            found = found + part
-        return found
+            total = total + part
+        return total
 
     def mean(self, total: Any, replicas: int) -> Any:
         """The mean, from the sum."""

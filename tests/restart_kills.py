@@ -129,9 +129,9 @@ def hit(source: random.Random, expected: list[list[Any]]) -> Outcome:
     return Outcome(hits, losses, time.monotonic() - began, wrong)
 
 
-def differs(one: Any, other: Any) -> bool:
+def differs(value: Any, other: Any) -> bool:
     """Whether two arrays differ in a bit, or in their dtype or shape."""
-    first, second = np.asarray(one), np.asarray(other)
+    first, second = np.asarray(value), np.asarray(other)
     return (first.dtype, first.shape, first.tobytes()) != (second.dtype, second.shape, second.tobytes())
 
 
@@ -147,12 +147,12 @@ def main(arguments: list[str]) -> int:
     failed = 0
     for run in range(options.runs):
         outcome = hit(random.Random(f"{options.seed} {run}"), expected)
-        counts.update(" ".join(one.split()[:3]) for one in outcome.hits)
+        counts.update(" ".join(hit.split()[:3]) for hit in outcome.hits)
         counts["signals"] += len(outcome.hits)
         counts["restarts"] += outcome.restarts
         failed += bool(outcome.wrong)
         print(f"run {run}: {', '.join(outcome.hits)}; {outcome.restarts} restarts, {outcome.took:.1f} s"
-              + "".join(f"\n  WRONG: {one}" for one in outcome.wrong), flush=True)
+              + "".join(f"\n  WRONG: {text}" for text in outcome.wrong), flush=True)
     for name, count in sorted(counts.items()):
         print(f"{count:5} {name}")
     print(f"{options.runs} runs, {failed} wrong")

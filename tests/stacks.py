@@ -51,21 +51,21 @@ def in_map(call: Callable[[], Any]) -> Any:
 
 
 def in_sort(call: Callable[[], Any]) -> Any:
-    found = []
-    sorted([0], key=lambda item: found.append(call()) or item)
-    return found[0]
+    results = []
+    sorted([0], key=lambda item: results.append(call()) or item)
+    return results[0]
 
 
 def in_repr(call: Callable[[], Any]) -> Any:
-    found = []
+    results = []
 
     class Shown:
         def __repr__(self) -> str:
-            found.append(call())
+            results.append(call())
             return ""
 
     repr([Shown()])
-    return found[0]
+    return results[0]
 
 
 def in_reduce(call: Callable[[], Any]) -> Any:

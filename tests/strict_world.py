@@ -49,9 +49,9 @@ class Strict(Backend):
             return array
         values = self.to_numpy(array)
         values.flags.writeable = False
-        found = xp.asarray(values, device=array.device, copy=False)
-        self._frozen[id(found)] = found
-        return found
+        frozen = xp.asarray(values, device=array.device, copy=False)
+        self._frozen[id(frozen)] = frozen
+        return frozen
 
 
 class Apart(Strict):

@@ -307,7 +307,7 @@ ADVICE = [
            lambda: run(lambda: context().merge_call(
                lambda s, x: s.extended.reduce_to("SUM", x, "CPU:0"), (number(),))), [4, 4]),
     Advice("RD09", "its function writes to the copy that it is given, by `assign`",
-           lambda: doubled(lambda copy: TWO.extended.update(copy, lambda one: one.assign(6.0))),
+           lambda: doubled(lambda copy: TWO.extended.update(copy, lambda v: v.assign(6.0))),
            lambda: doubled(lambda copy: copy.assign(6.0)), 6),
     Advice("RD09", "Enter `with strategy.scope():` first", lambda: colocated(), scoped(lambda: colocated()), 3),
     Advice("RD09", "Call `get_replica_context()` inside the function given to `strategy.run`",
@@ -366,7 +366,7 @@ ADVICE = [
     Advice("RD19", "Use `strategy.reduce`", lambda: per_replica() + 1,
            lambda: TWO.reduce("SUM", per_replica(), axis=None) + 1, 5),
     Advice("RD19", "`strategy.experimental_local_results`", lambda: per_replica() + 1,
-           lambda: [one + 1 for one in TWO.experimental_local_results(per_replica())], [2, 4]),
+           lambda: [part + 1 for part in TWO.experimental_local_results(per_replica())], [2, 4]),
     Advice("RD20", "Use `assign`", lambda: np.add(1.0, 2.0, out=made()),
            lambda: made().assign(np.add(1.0, 2.0)), 3),
     Advice("RD20", "Assign the whole value instead",
@@ -431,7 +431,7 @@ def check(row: Advice) -> None:
     assert plain(row.followed()) == row.wanted
 
 
-@pytest.mark.parametrize("row", ADVICE, ids=[f"{one.code} {one.text[:40]}" for one in ADVICE])
+@pytest.mark.parametrize("row", ADVICE, ids=[f"{row.code} {row.text[:40]}" for row in ADVICE])
 def test_advice_that_is_followed_gives_the_right_numbers(row: Advice) -> None:
     check(row)
 
@@ -445,12 +445,12 @@ def test_advice_about_files_that_is_followed_gives_the_right_numbers(row: Any, t
 
 
 def test_every_code_has_an_advice_that_was_followed() -> None:
-    assert {one.code for one in ADVICE} | {row[0] for row in IN_FOLDER} | OUTSIDE | WARNINGS == {*errors.CATALOGUE}
+    assert {row.code for row in ADVICE} | {row[0] for row in IN_FOLDER} | OUTSIDE | WARNINGS == {*errors.CATALOGUE}
 
 
 def test_every_advice_of_a_table_was_followed() -> None:
     texts = {text for text in (*advice.INSTEAD.values(), *advice.ADVICE.values()) if "logical devices" not in text}
-    assert [text for text in texts if not any(one.text and one.text in text for one in ADVICE)] == []
+    assert [text for text in texts if not any(row.text and row.text in text for row in ADVICE)] == []
 
 
 @pytest.mark.parametrize("wrong", [

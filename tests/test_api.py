@@ -77,13 +77,13 @@ def short(name: str) -> str:
 
 
 def entries() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, entry in API.items():
-        found[short(name)] = entry
+        members[short(name)] = entry
         for member, signature in entry.get("members", {}).items():
             kind = "function" if signature.startswith("(") else signature
-            found[f"{short(name)}.{member}"] = {"kind": kind, "signature": signature}
-    return found
+            members[f"{short(name)}.{member}"] = {"kind": kind, "signature": signature}
+    return members
 
 
 ENTRIES = entries()
@@ -104,10 +104,10 @@ def listed(name: str, lists: dict[str, str]) -> bool:
 
 
 def lookup(name: str) -> Any:
-    found: Any = refdist
+    member: Any = refdist
     for part in name.split("."):
-        found = inspect.getattr_static(found, part) if inspect.isclass(found) else getattr(found, part)
-    return found
+        member = inspect.getattr_static(member, part) if inspect.isclass(member) else getattr(member, part)
+    return member
 
 
 def exists(name: str) -> bool:
@@ -144,11 +144,11 @@ def test_what_is_missing_is_not_there_and_the_porting_table_says_what_to_write(n
 
 
 def module_at(path: str) -> Any:
-    found: Any = refdist
+    module: Any = refdist
     for part in path.split(".")[1:]:
-        found = getattr(found, part)
-    assert isinstance(found, ModuleType)
-    return found
+        module = getattr(module, part)
+    assert isinstance(module, ModuleType)
+    return module
 
 
 @pytest.mark.parametrize("public", [public for public in PUBLIC if public not in FACES])
@@ -240,7 +240,8 @@ def test_the_two_multi_worker_strategies_are_instances_of_each_other() -> None:
 
 @pytest.mark.parametrize("strategy", [
     refdist.MirroredStrategy(["GPU:0", "GPU:1"]), refdist.OneDeviceStrategy("CPU:0"), refdist.get_strategy(),
-    refdist.CentralStorageStrategy(["GPU:0"]), refdist.MultiWorkerMirroredStrategy()], ids=lambda it: type(it).__name__)
+    refdist.CentralStorageStrategy(["GPU:0"]), refdist.MultiWorkerMirroredStrategy(),
+], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize(("method", "arguments"), [
     ("assign_to_logical_device", (1.0, 0)), ("split_to_logical_devices", (1.0, [1])),
     ("replicate_to_logical_devices", (1.0,))])
@@ -265,12 +266,12 @@ def test_every_name_on_the_lists_is_tensorflow_s() -> None:
     assert not unknown
 
 
-def kind(found: Any) -> str:
-    if isinstance(found, ModuleType):
+def kind(member: Any) -> str:
+    if isinstance(member, ModuleType):
         return "module"
-    if inspect.isclass(found):
-        return "enum" if issubclass(found, enum.Enum) else "class"
-    if callable(found) or isinstance(found, (classmethod, staticmethod)):
+    if inspect.isclass(member):
+        return "enum" if issubclass(member, enum.Enum) else "class"
+    if callable(member) or isinstance(member, (classmethod, staticmethod)):
         return "function"
     return "property"
 
@@ -279,23 +280,23 @@ def test_every_name_is_the_kind_of_thing_it_is_in_tensorflow() -> None:
     scopes = ("device", "variable_creator_scope")
     assert all(hasattr(lookup(name), "__enter__") for name in scopes)
     there = {name: entry["kind"] for name, entry in ENTRIES.items() if exists(name) and name not in scopes}
-    wanted = {name: {"attribute": "property"}.get(theirs, theirs) for name, theirs in there.items()}
+    wanted = {name: {"attribute": "property"}.get(kind, kind) for name, kind in there.items()}
     assert len(wanted) > 500 and {name: kind(lookup(name)) for name in wanted} == wanted
 
 
 def parameters(signature: str) -> list[tuple[str, str]]:
     inner = signature[1:signature.rindex(")")]
-    found, depth, current = [], 0, ""
+    parsed, depth, current = [], 0, ""
     for letter in inner + ",":
         if letter == "," and depth == 0:
             if current.strip() not in ("", "self", "cls", "/", "*"):
                 name, _, default = current.strip().partition("=")
-                found.append((name.split(":")[0].strip().lstrip("*"), default.strip()))
+                parsed.append((name.split(":")[0].strip().lstrip("*"), default.strip()))
             current = ""
             continue
         depth += (letter in "([{<") - (letter in ")]}>")
         current += letter
-    return found
+    return parsed
 
 
 CALLABLE = {name: entry.get("init") or entry.get("signature") for name, entry in ENTRIES.items()
@@ -310,23 +311,23 @@ def test_every_signature_is_tensorflow_s() -> None:
 
 
 def check_signature(name: str) -> None:
-    found = lookup(name)
-    if isinstance(found, (classmethod, staticmethod)):
-        found = found.__func__
+    function = lookup(name)
+    if isinstance(function, (classmethod, staticmethod)):
+        function = function.__func__
     if name == "Variable":
-        found = creation.VariableSpec
-    mine = [parameter for parameter in inspect.signature(found).parameters.values()
-            if parameter.name not in ("self", "cls")]
+        function = creation.VariableSpec
+    own = [parameter for parameter in inspect.signature(function).parameters.values()
+           if parameter.name not in ("self", "cls")]
     wanted = [(parameter, default) for parameter, default in parameters(CALLABLE[name])
               if parameter not in PARAMETERS_LEFT_OUT.get(name, ())]
-    assert [parameter.name for parameter in mine[:len(wanted)]] == [parameter for parameter, _ in wanted], name
-    for parameter, (_, default) in zip(mine, wanted, strict=False):
-        ours = "" if parameter.default is parameter.empty else parameter.default
-        theirs = OTHER_DEFAULTS.get((name, parameter.name), default)
-        assert theirs in (repr(ours), str(ours)), f"{name}({parameter}): TensorFlow has {theirs or 'no default'}"
-        by_name = mine[0].kind is parameter.VAR_POSITIONAL  # what comes after *args
+    assert [parameter.name for parameter in own[:len(wanted)]] == [parameter for parameter, _ in wanted], name
+    for parameter, (_, default) in zip(own, wanted, strict=False):
+        here = "" if parameter.default is parameter.empty else parameter.default
+        there = OTHER_DEFAULTS.get((name, parameter.name), default)
+        assert there in (repr(here), str(here)), f"{name}({parameter}): TensorFlow has {there or 'no default'}"
+        by_name = own[0].kind is parameter.VAR_POSITIONAL  # what comes after *args
         assert by_name or parameter.kind is not parameter.KEYWORD_ONLY, f"{name}({parameter}) by position"
-    more = [parameter for parameter in mine[len(wanted):] if parameter.kind is not parameter.KEYWORD_ONLY]
+    more = [parameter for parameter in own[len(wanted):] if parameter.kind is not parameter.KEYWORD_ONLY]
     assert bool(more) == (name in POSITIONAL), f"{name}: {more}"
 
 
@@ -336,7 +337,7 @@ def test_type_checkers_see_the_signature_of_variable_that_is_carried_out() -> No
     arguments, defaults = init.args.args[1:] + init.args.kwonlyargs, init.args.defaults + init.args.kw_defaults
     seen = [argument.arg for argument in arguments], [ast.unparse(value) for value in defaults if value]
     spec = inspect.signature(creation.VariableSpec).parameters.values()
-    assert seen == ([one.name for one in spec], [str(one.default) for one in spec])
+    assert seen == ([parameter.name for parameter in spec], [str(parameter.default) for parameter in spec])
 
 
 @pytest.mark.parametrize("name", PARAMETERS_LEFT_OUT)
@@ -354,11 +355,11 @@ def test_enums_have_the_same_members_in_the_same_order(name: str) -> None:
 def test_everything_public_is_documented() -> None:
     bare = []
     for name in refdist.__all__:
-        found = getattr(refdist, name)
-        if not inspect.getdoc(found):
+        public = getattr(refdist, name)
+        if not inspect.getdoc(public):
             bare.append(name)
-        if inspect.isclass(found):
-            bare += [f"{name}.{member}" for member, value in vars(found).items()
+        if inspect.isclass(public):
+            bare += [f"{name}.{member}" for member, value in vars(public).items()
                      if not member.startswith("_") and (callable(value) or isinstance(value, property))
                      and not inspect.getdoc(value)]
     assert not bare

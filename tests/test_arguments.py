@@ -233,17 +233,17 @@ OF_TWO: dict[str, Callable[[Any], Any]] = {
     "TFConfigClusterResolver": lambda two: refdist.cluster_resolver.TFConfigClusterResolver("worker", two).task_id,
     "create_rng_state": lambda two: refdist.random.create_rng_state(1, two // two).tolist(),
     "the shape of padded_batch": lambda two: [
-        one.tolist() for one in refdist.data.Dataset.from_tensor_slices([[1], [2]]).padded_batch(2, [two])],
+        element.tolist() for element in refdist.data.Dataset.from_tensor_slices([[1], [2]]).padded_batch(2, [two])],
     "checkpoint_number": lambda two: refdist.train.CheckpointManager(refdist.train.Checkpoint(), "there", 1).save(two),
     "task_id": lambda two: refdist.cluster_resolver.SimpleClusterResolver(
         refdist.train.ClusterSpec({"worker": ["a:1", "b:1", "c:1"]}), task_type="worker", task_id=two).task_id,
     "max_to_keep": lambda two: refdist.train.CheckpointManager(refdist.train.Checkpoint(), "nowhere", two)._keep,
-    **{f"Dataset.{name}": lambda two, call=call: [np.asarray(one).tolist() for one in call(two)] for name, call in {
+    **{f"Dataset.{name}": lambda two, call=call: [np.asarray(row).tolist() for row in call(two)] for name, call in {
         "batch": DATASET.batch, "padded_batch": DATASET.padded_batch, "take": DATASET.take, "skip": DATASET.skip,
         "repeat": DATASET.repeat, "prefetch": DATASET.prefetch, "range": refdist.data.Dataset.range,
         "rebatch": DATASET.batch(3).rebatch, "shard": lambda two: DATASET.shard(two, two - 1),
         "shuffle": lambda two: DATASET.shuffle(two, two), "enumerate": DATASET.enumerate,
-        "window": lambda two: DATASET.window(two, two, two).flat_map(lambda one: one),
+        "window": lambda two: DATASET.window(two, two, two).flat_map(lambda window: window),
         "map": lambda two: DATASET.map(lambda x: x, num_parallel_calls=two),
         "interleave": lambda two: DATASET.interleave(lambda x: DATASET, two, two),
         "sample_from_datasets":
@@ -361,8 +361,8 @@ def test_numbers_do_not_become_text(value: Any) -> None:
     ((refdist.Variable(1.0), 2.0), "float32"), ([np.float32(1), np.float64(2), 3.0], "float64"),
     ([np.array("a"), "bb"], "<U2"), ([np.datetime64(1, "s"), np.datetime64(2, "s")], "<M8[s]")])
 def test_numbers_of_python_s_beside_arrays_have_no_dtype_of_their_own(value: Any, dtype: str) -> None:
-    found = refdist.constant(value)
-    assert found.dtype == dtype and found.tolist() == np.asarray(value).tolist()
+    array = refdist.constant(value)
+    assert array.dtype == dtype and array.tolist() == np.asarray(value).tolist()
 
 
 @pytest.mark.parametrize(("asked", "message"), [

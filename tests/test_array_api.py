@@ -90,8 +90,8 @@ def test_a_backend_whose_arrays_are_numpy_s_does_not_pass(backend: type[Backend]
     with process.fresh():
         made.value["strict"] = backend()
         adapter = strict_world.Adapter()
-        found = {judge(case, adapter.run(program(case))).outcome for case in about}
-        assert len(about) >= 3 and found == outcomes
+        verdicts = {judge(case, adapter.run(program(case))).outcome for case in about}
+        assert len(about) >= 3 and verdicts == outcomes
 
 
 def test_the_backend_is_small_and_declares_everything_refdist_asks_for() -> None:
@@ -108,8 +108,8 @@ def test_the_guide_describes_every_method_of_a_backend_and_no_other() -> None:
     assert sorted(name for name, _ in described) == sorted(methods)
     for name, arguments in described:
         parameters = inspect.signature(methods[name]).parameters if callable(methods[name]) else {}
-        found = [argument.partition("=")[0] for argument in arguments.split(", ") if argument]
-        assert found == [parameter for parameter in parameters if parameter != "self"], name
+        names = [argument.partition("=")[0] for argument in arguments.split(", ") if argument]
+        assert names == [parameter for parameter in parameters if parameter != "self"], name
 
 
 def test_variables_compute_with_the_operators_of_their_arrays(two: Any) -> None:
@@ -127,22 +127,22 @@ def test_variables_compute_with_the_operators_of_their_arrays(two: Any) -> None:
 
 def test_every_way_of_writing_keeps_the_arrays(two: Any) -> None:
     with two.scope():
-        one, other = refdist.Variable([1.0, 2.0]), refdist.Variable([5.0, 6.0], aggregation=SUM)
+        variable, other = refdist.Variable([1.0, 2.0]), refdist.Variable([5.0, 6.0], aggregation=SUM)
         shares = refdist.Variable([7, 8], synchronization=ON_READ, aggregation=SUM)
-    one.assign(other)
-    assert host(one.read_value()) == [5, 6]
-    one.assign(refdist.IndexedSlices([1.0], [1], [2]))
-    assert host(one.read_value()) == [0, 1]
+    variable.assign(other)
+    assert host(variable.read_value()) == [5, 6]
+    variable.assign(refdist.IndexedSlices([1.0], [1], [2]))
+    assert host(variable.read_value()) == [0, 1]
     for method, row in (("add", 3.0), ("sub", 1.0), ("mul", 4.0), ("div", 2.0), ("min", 1.5), ("max", 2.5)):
-        getattr(one, f"scatter_{method}")(refdist.IndexedSlices([row], [0]))
-    assert host(one.sparse_read([[0], [1]])) == [[2.5], [1]]
-    assert host(one.gather_nd([[1], [0]])) == [1, 2.5]
+        getattr(variable, f"scatter_{method}")(refdist.IndexedSlices([row], [0]))
+    assert host(variable.sparse_read([[0], [1]])) == [[2.5], [1]]
+    assert host(variable.gather_nd([[1], [0]])) == [1, 2.5]
     two.run(lambda: other.assign_add([1.0, number() + 1.0]))
     assert host(other.read_value()) == [7, 9]
     shares.assign(xp.asarray([7, 8], device=strict_world.Apart.gpus[0], dtype=xp.int32))
     assert [host(part.read_value()) for part in shares.values] == [[4, 4], [3, 4]]
     assert host(shares.read_value()) == [7, 8]
-    assert host(refdist.Variable(one).read_value()) == [2.5, 1]
+    assert host(refdist.Variable(variable).read_value()) == [2.5, 1]
     assert host(refdist.Variable(xp.asarray([1, 2], dtype=xp.int8), dtype=xp.int16).read_value()) == [1, 2]
 
 
@@ -160,8 +160,8 @@ def test_rows_are_changed_to_the_bits_of_the_simulated_backend(two: Any, dtype: 
 
     array, values, indices = drawn(20), drawn(90), random.integers(0, 20, 90)
     here = [xp.asarray(part) for part in (array, indices, values)]
-    found = to_numpy(made.value["apart"].scatter(operation, *here))
-    assert found.tobytes() == Simulated().scatter(operation, array, indices, values).tobytes()
+    changed = to_numpy(made.value["apart"].scatter(operation, *here))
+    assert changed.tobytes() == Simulated().scatter(operation, array, indices, values).tobytes()
 
 
 def test_every_way_of_reducing_keeps_the_arrays(two: Any) -> None:
@@ -183,12 +183,12 @@ def test_every_way_of_reducing_keeps_the_arrays(two: Any) -> None:
             variable = refdist.Variable([0.0], aggregation=SUM)
             shares = refdist.Variable([0.0], synchronization=ON_READ, aggregation=SUM)
         strategy.run(lambda v=variable, s=shares, x=value: (v.assign_add(x), s.assign_add(x)))
-        found = [
+        results = [
             strategy.run(lambda: all_reduce(refdist.constant([number() + 1.0]))).values[1],
             variable.read_value(), shares.read_value(), strategy.reduce("SUM", value, axis=None),
             strategy.reduce("SUM", value, axis=0), strategy.extended.reduce_to("SUM", value, value).values[1],
             strategy.extended.batch_reduce_to("SUM", [(value, value)])[0].values[1]]
-        assert [host(one) for one in found] == [[3], [3], [3], [3], 3, [3], [3]]
+        assert [host(result) for result in results] == [[3], [3], [3], [3], 3, [3], [3]]
         assert host(strategy.reduce("MEAN", plain, axis=None)) == host(strategy.gather(plain, axis=0)) == [4]
         assert host(strategy.reduce("MEAN", variable, axis=None)) == [3]
         slices = strategy.run(lambda x=value: refdist.IndexedSlices(x, refdist.constant([number()]), [2]))
@@ -201,25 +201,25 @@ def test_every_way_of_reducing_keeps_the_arrays(two: Any) -> None:
 def test_the_arrays_among_the_arguments_of_run_come_to_the_replica_s_device(two: Any) -> None:
     first = xp.asarray([1.0, 2.0], device=strict_world.Apart.gpus[0], dtype=xp.float32)
     each = two.experimental_distribute_values_from_function(lambda context: np.float32([3.0, 4.0]))
-    found = two.run(lambda x, y: x + y["of each"] + refdist.constant(1.0), args=(first, {"of each": each}))
-    assert host(found) == [[5, 7], [5, 7]]
-    assert [part.device for part in found.values] == list(strict_world.Apart.gpus)
+    results = two.run(lambda x, y: x + y["of each"] + refdist.constant(1.0), args=(first, {"of each": each}))
+    assert host(results) == [[5, 7], [5, 7]]
+    assert [part.device for part in results.values] == list(strict_world.Apart.gpus)
 
 
 def test_an_array_that_no_backend_has_declared_is_said_to_be_one() -> None:
-    said = r"^\[RD25\] constant: value is .*, an? Array\. Choose the backend that has such arrays"
-    with process.fresh(), pytest.raises(TypeError, match=said):
+    message = r"^\[RD25\] constant: value is .*, an? Array\. Choose the backend that has such arrays"
+    with process.fresh(), pytest.raises(TypeError, match=message):
         refdist.constant(xp.asarray([1.0], device=strict_world.Apart.gpus[0]))
 
 
 def test_what_a_program_can_still_write_to_is_copied(two: Any) -> None:
-    mine = xp.asarray([1.0, 2.0], device=strict_world.Apart.gpus[0], dtype=xp.float32)
+    array = xp.asarray([1.0, 2.0], device=strict_world.Apart.gpus[0], dtype=xp.float32)
     with two.scope():
-        variable = refdist.Variable(mine)
-    mine[0] = 9.0
+        variable = refdist.Variable(array)
+    array[0] = 9.0
     assert host(variable.read_value()) == [1, 2]
-    variable.assign(mine)
-    mine[0] = 5.0
+    variable.assign(array)
+    array[0] = 5.0
     assert host(variable.read_value()) == [9, 2]
     with pytest.raises(ValueError, match="read-only"):
         variable.read_value()[0] = 1.0
@@ -266,17 +266,17 @@ def test_what_comes_from_other_workers_is_the_backend_s(replicas: int, total: An
             return variable.read_value()
 
         value = strategy.run(rows)
-        found = [strategy.experimental_local_results(strategy.run(lambda: all_reduce(rows())))[-1],
-                 strategy.reduce("SUM", value, axis=None), strategy.reduce("MEAN", value, axis=0),
-                 strategy.gather(value, axis=0), strategy.reduce("SUM", strategy.run(slices), axis=None).values,
-                 written(rows, SUM), written(slices, refdist.VariableAggregation.ONLY_FIRST_REPLICA)]
-        return [host(one) for one in found]
+        results = [strategy.experimental_local_results(strategy.run(lambda: all_reduce(rows())))[-1],
+                   strategy.reduce("SUM", value, axis=None), strategy.reduce("MEAN", value, axis=0),
+                   strategy.gather(value, axis=0), strategy.reduce("SUM", strategy.run(slices), axis=None).values,
+                   written(rows, SUM), written(slices, refdist.VariableAggregation.ONLY_FIRST_REPLICA)]
+        return [host(result) for result in results]
 
     everything = [[number + 1.0, 2.0] for number in range(2 * replicas)]
     with process.fresh():
         made.value["apart"] = strict_world.Apart()
-        found = refdist.simulate_workers(program, 2, replicas_per_worker=replicas)
-    assert found == [[total, total, mean, everything, everything, total, [[1.0, 2.0]]]] * 2
+        by_worker = refdist.simulate_workers(program, 2, replicas_per_worker=replicas)
+    assert by_worker == [[total, total, mean, everything, everything, total, [[1.0, 2.0]]]] * 2
 
 
 def test_a_transport_is_handed_numpy_s_arrays_only() -> None:
@@ -285,20 +285,20 @@ def test_a_transport_is_handed_numpy_s_arrays_only() -> None:
 
         def all_gather_object(self, call: Any, value: object) -> list[Any]:
             # As between processes, which know no arrays of another library.
-            said = pickle.dumps(value)
-            assert b"array_api_strict" not in said
-            return [pickle.loads(said)] * 2
+            pickled = pickle.dumps(value)
+            assert b"array_api_strict" not in pickled
+            return [pickle.loads(pickled)] * 2
 
     with process.fresh():
         made.value["apart"] = strict_world.Apart()
         refdist.set_backend("apart")
         transport = through_host(Inner(), ["GPU:1"])
-        mine, call = xp.asarray([1.0, 2.0], dtype=xp.float32), transport.call("a call")
-        found = [transport.broadcast(call, mine), *transport.all_reduce(call, [[mine]]),
-                 *transport.all_gather(call, [[mine, mine]], 0),
-                 *[one["rows"][0] for one in transport.all_gather_object(call, {"rows": (mine, "text")})]]
-        assert [host(one) for one in found] == [[1, 2], [2, 4], [1, 2] * 4, [1, 2], [1, 2]]
-        assert {one.device for one in found} == {strict_world.Apart.gpus[1]}
+        array, call = xp.asarray([1.0, 2.0], dtype=xp.float32), transport.call("a call")
+        received = [transport.broadcast(call, array), *transport.all_reduce(call, [[array]]),
+                    *transport.all_gather(call, [[array, array]], 0),
+                    *[part["rows"][0] for part in transport.all_gather_object(call, {"rows": (array, "text")})]]
+        assert [host(array) for array in received] == [[1, 2], [2, 4], [1, 2] * 4, [1, 2], [1, 2]]
+        assert {array.device for array in received} == {strict_world.Apart.gpus[1]}
         plain = np.float32([1.0, 2.0])
         assert type(transport.broadcast(call, plain)) is type(transport.all_reduce(call, [[plain]])[0]) is np.ndarray
         assert transport.all_gather_object(call, (plain, "text"))[1][1] == "text"

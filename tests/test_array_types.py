@@ -64,8 +64,8 @@ def test_what_is_more_than_an_array_does_not_become_one(way: str, value: Any) ->
 
 @pytest.mark.parametrize("value", MORE_THAN_ARRAYS, ids=lambda value: type(value).__name__)
 def test_what_is_more_than_an_array_passes_through_replicas(value: Any) -> None:
-    for found in (*TWO.run(lambda x: x, args=(value,)).values, refdist.OneDeviceStrategy("CPU:0").run(lambda: value)):
-        assert type(found) is type(value) and repr(found) == repr(value)
+    for result in (*TWO.run(lambda x: x, args=(value,)).values, refdist.OneDeviceStrategy("CPU:0").run(lambda: value)):
+        assert type(result) is type(value) and repr(result) == repr(value)
 
 
 def test_a_masked_element_is_refused_too() -> None:

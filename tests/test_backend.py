@@ -72,7 +72,7 @@ def test_two_packages_that_offer_one_name_are_both_named(offer: Offer) -> None:
     assert total() == 3
 
 
-@pytest.mark.parametrize(("source", "point", "said"), [
+@pytest.mark.parametrize(("source", "point", "message"), [
     ("import refdist_that_is_nowhere", "Toy", r"it cannot be imported: No module named 'refdist_that_is_nowhere'"),
     (TOY, "Tyo", r"it cannot be imported: module 'refdist_toy' has no attribute 'Tyo'"),
     ("Toy = 3", "Toy", r"3 is not a subclass of refdist\.array\.backend\.Backend"),
@@ -81,9 +81,9 @@ def test_two_packages_that_offer_one_name_are_both_named(offer: Offer) -> None:
      r"Toy lacks the methods freeze, put, to_numpy, xp\. "),
 ])
 def test_a_backend_that_cannot_be_used_is_named_with_its_package(offer: Offer, source: str, point: str,
-                                                                 said: str) -> None:
+                                                                 message: str) -> None:
     offer("refdist-toy", source, toy=point)
-    with pytest.raises(LookupError, match=rf"\[RD27\] backend 'toy' of refdist-toy: {said}"):
+    with pytest.raises(LookupError, match=rf"\[RD27\] backend 'toy' of refdist-toy: {message}"):
         refdist.set_backend("toy")
     assert refdist.array_module() is np
     assert total() == 2, "the backend in use stays in use"

@@ -42,18 +42,18 @@ class Soon:
 
 
 def test_each_sequence_goes_on_as_soon_as_its_own_request_is_done() -> None:
-    said: list[str] = []
+    order: list[str] = []
     sequences = Sequences()
 
     def steps(name: str, *questions: int) -> object:
         for i, left in enumerate(questions):
             yield Soon(left)
-            said.append(f"{name}{i}")
+            order.append(f"{name}{i}")
             if name == "a" and i == 1:
                 sequences.add(steps("c", 1, 1, 2))
 
     sequences.add(steps("a", 2, 1, 4))
     sequences.add(steps("b", 3, 1, 1))
     done = [sequences.Test() for _ in range(5)]
-    assert said == ["a0", "a1", "c0", "c1", "c2", "b0", "b1", "b2", "a2"]
+    assert order == ["a0", "a1", "c0", "c1", "c2", "b0", "b1", "b2", "a2"]
     assert done == [False, False, False, True, True]

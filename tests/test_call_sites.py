@@ -43,11 +43,11 @@ class Meets:
         return meet() if name == "missing" else object.__getattribute__(self, name)
 
     @property
-    def found(self) -> Any:
+    def prop(self) -> Any:
         return meet()
 
-    @found.setter
-    def found(self, value: Any) -> None:
+    @prop.setter
+    def prop(self, value: Any) -> None:
         meet()
 
     def method(self, *args: Any, **kwargs: Any) -> Any:
@@ -177,18 +177,18 @@ def by_builtins() -> Any:
 @construct
 def by_libraries() -> Any:
     return (functools.reduce(meet, range(3)), functools.partial(meet, 1)(), list(itertools.starmap(meet, [(1,), (2,)])),
-            operator.methodcaller("method")(Meets()), operator.attrgetter("found")(Meets()),
+            operator.methodcaller("method")(Meets()), operator.attrgetter("prop")(Meets()),
             list(itertools.accumulate([1, 2, 3], meet)), np.vectorize(lambda x: float(meet()))([1.0, 2.0]))
 
 
 @construct
 def by_generators() -> Any:
     source = numbers()
-    found = [next(source), source.send(None)]
+    items = [next(source), source.send(None)]
     for item in source:
-        found.append(item)
+        items.append(item)
     first, *others = numbers()
-    return found, first, others, list(numbers()), [*numbers()], (lambda: (yield from numbers()))().__next__()
+    return items, first, others, list(numbers()), [*numbers()], (lambda: (yield from numbers()))().__next__()
 
 
 @construct
@@ -202,8 +202,8 @@ def by_iterators() -> Any:
 @construct
 def by_attributes() -> Any:
     this = Meets()
-    this.found = 1
-    return this.found, this.missing, Has().described, getattr(this, "found")  # noqa: B009
+    this.prop = 1
+    return this.prop, this.missing, Has().described, getattr(this, "prop")  # noqa: B009
 
 
 @construct
@@ -225,20 +225,20 @@ def by_items() -> Any:
 @construct
 def by_operators() -> Any:
     this = Meets()
-    found = [this + 1, 1 + this, this @ 1, -this, this < 1, this == 1, 1 < this < 3, 1 in this, this in [1, this]]
+    results = [this + 1, 1 + this, this @ 1, -this, this < 1, this == 1, 1 < this < 3, 1 in this, this in [1, this]]
     this += 1
-    return found
+    return results
 
 
 @construct
 def by_conversions() -> Any:
     this = Meets()
-    found = [1 if this else 0, not this, this and 1, len(this), float(this), f"{this}", f"{this!r}", repr(this),
-             hash(this), "{}".format(this), "%r" % this]  # noqa: UP031, UP032
+    results = [1 if this else 0, not this, this and 1, len(this), float(this), f"{this}", f"{this!r}", repr(this),
+               hash(this), "{}".format(this), "%r" % this]  # noqa: UP031, UP032
     while this:
         break
     assert this
-    return found
+    return results
 
 
 @construct
@@ -297,13 +297,13 @@ def by_other_kinds_of_call() -> Any:
     def with_default(value: Any = meet()) -> Any:  # noqa: B008
         return value
 
-    return wrapped(), Made.value, with_default(), eval("meet()"), (lambda: meet())(), (found := meet()), found
+    return wrapped(), Made.value, with_default(), eval("meet()"), (lambda: meet())(), (named := meet()), named
 
 
 @construct
 def by_matching() -> Any:
     match Meets():
-        case Meets(found=value):
+        case Meets(prop=value):
             return value
 
 
@@ -403,5 +403,5 @@ def test_a_warning_names_the_users_line(number: int, tmp_path: Path, monkeypatch
         monkeypatch.setenv("TF_CONFIG", prepared["TF_CONFIG"])
     with pytest.warns(Warning) as caught:
         call(prepared)
-    places = [(one.filename, one.lineno) for one in caught if one.category is not ResourceWarning]
+    places = [(warning.filename, warning.lineno) for warning in caught if warning.category is not ResourceWarning]
     assert places and set(places) == {(__file__, call.__code__.co_firstlineno)}

@@ -82,7 +82,7 @@ def test_no_name_of_the_chapters_is_without_a_capability() -> None:
                 steps = word.split(".")
                 outer = {".".join(steps[:i]) for i in range(1, len(steps) + 1)} - {"tf", "tf.distribute"}
                 assert word in ("tf", "tf.distribute") or any(
-                    pattern.fullmatch(one) for pattern in patterns for one in outer), f"{case.name}: {word}"
+                    pattern.fullmatch(name) for pattern in patterns for name in outer), f"{case.name}: {word}"
 
 
 @pytest.mark.parametrize(("source", "strategy", "lacks"), [
@@ -104,8 +104,8 @@ def test_no_name_of_the_chapters_is_without_a_capability() -> None:
 ])
 def test_what_a_program_needs_is_read_off_it(source: str, strategy: str, lacks: str) -> None:
     preamble = "def helper():\n    return inner()\n\ndef inner():\n    return strategy.gather(1, 0)"
-    one = Program(strategy, "some.md", Code(preamble, 1), Code(source, 10), (0,))
-    assert needs(one) == set(lacks.split(", "))
+    program = Program(strategy, "some.md", Code(preamble, 1), Code(source, 10), (0,))
+    assert needs(program) == set(lacks.split(", "))
 
 
 def test_every_profile_has_clauses_of_its_own() -> None:
@@ -114,7 +114,7 @@ def test_every_profile_has_clauses_of_its_own() -> None:
     for name, (_, has) in capabilities.PROFILES.items():
         assert has <= set(capabilities.TABLE)
         others = [other for _, other in capabilities.PROFILES.values() if not other >= has]
-        assert any(one <= has and not any(one <= other for other in others) for one in every), name
+        assert any(needed <= has and not any(needed <= other for other in others) for needed in every), name
 
 
 def test_what_an_implementation_lacks_is_skipped_with_the_reason() -> None:
@@ -125,5 +125,5 @@ def test_what_an_implementation_lacks_is_skipped_with_the_reason() -> None:
     verdicts = {case.name: partial.run(case) for case in CASES[::10]}
     for case in CASES[::10]:
         missing = needs(program(case)) & Partial.lacks
-        said = f"needs {', '.join(sorted(missing))}" if missing else ""
-        assert (verdicts[case.name].outcome, verdicts[case.name].message) == ("skipped" if said else "passed", said)
+        reason = f"needs {', '.join(sorted(missing))}" if missing else ""
+        assert (verdicts[case.name].outcome, verdicts[case.name].message) == ("skipped" if reason else "passed", reason)

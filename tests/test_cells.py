@@ -17,15 +17,15 @@ def test_a_cell_that_the_code_obeys_does_not_survive() -> None:
 
 
 def test_a_cell_that_nobody_reads_survives() -> None:
-    found = survivors(TABLE, lambda cell: TABLE[cell] if cell != "b" else "ok")
-    assert [text.split(":")[0] for text in found] == ["b"]
-    found = survivors(ROWS, lambda cell: ROWS[cell[0]]["x"])
-    assert [text.split(":")[0] for text in found] == ["('first', 'y')", "('second', 'y')"]
+    unnoticed = survivors(TABLE, lambda cell: TABLE[cell] if cell != "b" else "ok")
+    assert [text.split(":")[0] for text in unnoticed] == ["b"]
+    unnoticed = survivors(ROWS, lambda cell: ROWS[cell[0]]["x"])
+    assert [text.split(":")[0] for text in unnoticed] == ["('first', 'y')", "('second', 'y')"]
 
 
 def test_every_other_value_must_be_told_apart() -> None:
-    found = survivors(TABLE, lambda cell: TABLE[cell] == "ok", lambda cell, value: ("ok", "no", REFUSED))
-    assert sorted(text.split(" for")[0] for text in found) == ["c: Refusal(code='RD22')"]
+    unnoticed = survivors(TABLE, lambda cell: TABLE[cell] == "ok", lambda cell, value: ("ok", "no", REFUSED))
+    assert sorted(text.split(" for")[0] for text in unnoticed) == ["c: Refusal(code='RD22')"]
 
 
 def test_the_table_is_as_before() -> None:

@@ -88,8 +88,8 @@ def numbers(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, *, halves: 
 def test_what_is_saved_comes_back_on_any_number_of_replicas(tmp_path_factory: Any, data: Any) -> None:
     folder = tmp_path_factory.mktemp("law")
     synchronization, aggregation = data.draw(st.sampled_from(KINDS))
-    dtype = data.draw(st.sampled_from([one for one in NUMBERS if one.kind in "fc" or (
-        aggregation is not A.MEAN and (synchronization is S.AUTO or one.kind != "b"))]))
+    dtype = data.draw(st.sampled_from([dtype for dtype in NUMBERS if dtype.kind in "fc" or (
+        aggregation is not A.MEAN and (synchronization is S.AUTO or dtype.kind != "b"))]))
     shape = data.draw(st.sampled_from([(), (1,), (3,), (2, 0), (2, 3)]))
     summed = synchronization is S.ON_READ and aggregation in (A.SUM, A.MEAN)
     value = numbers(dtype, shape, data.draw(st.integers(0, 9999)), halves=summed)
@@ -158,11 +158,11 @@ def test_what_is_made_later_gets_its_value_then(tmp_path: Path) -> None:
 
 def test_a_variable_with_two_names_is_one_value(tmp_path: Path) -> None:
     w = refdist.Variable(2.0)
-    one, two = Checkpoint(w=w), Checkpoint(model=Checkpoint(kernel=w), w=w)
-    path, both = one.write(tmp_path / "one"), two.write(tmp_path / "two")
+    first, second = Checkpoint(w=w), Checkpoint(model=Checkpoint(kernel=w), w=w)
+    path, both = first.write(tmp_path / "one"), second.write(tmp_path / "two")
     assert list_variables(both) == list_variables(path) == [("w", [])]
-    for checkpoint, file in itertools.product([one, two, Checkpoint(model=Checkpoint(kernel=w))], [path, both]):
-        if file == both or checkpoint in (one, two):
+    for checkpoint, file in itertools.product([first, second, Checkpoint(model=Checkpoint(kernel=w))], [path, both]):
+        if file == both or checkpoint in (first, second):
             w.assign(9.0)
             checkpoint.read(file).assert_consumed().assert_nontrivial_match()
             assert float(w) == 2.0
@@ -181,12 +181,12 @@ def test_of_two_values_for_one_variable_that_of_the_shorter_path_is_taken(tmp_pa
         Checkpoint(**names(v)).read(Checkpoint(**objects).write(tmp_path / "two")).assert_consumed()
         return float(v)
 
-    one, other, wide = refdist.Variable(1.0), refdist.Variable(2.0), refdist.Variable([3.0, 3.0])
-    for short in (one, other):
+    first, second, wide = refdist.Variable(1.0), refdist.Variable(2.0), refdist.Variable([3.0, 3.0])
+    for short in (first, second):
         assert read(lambda v: {"b": v, "a": v}, b=wide, a=short) == float(short)
         assert read(lambda v: {"a": [v], "b": v}, a=[wide], b=short) == float(short)
     with pytest.raises(ValueError, match=r"RD31.*: a has shape \(2,\)"):
-        read(lambda v: {"a": v, "b": v}, a=wide, b=one)
+        read(lambda v: {"a": v, "b": v}, a=wide, b=first)
 
 
 def test_a_variable_with_two_names_and_no_value_is_told_by_both(tmp_path: Path) -> None:
@@ -270,10 +270,10 @@ def test_every_bit_of_a_file_matters(tmp_path: Path) -> None:
     for place, bit in itertools.product(range(len(whole)), range(8)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1:])
         try:
-            found = files.read(str(path))
+            values = files.read(str(path))
         except refdist.errors.DataLossError:
             continue
-        assert {key: repr(value) for key, value in found.items()} == {
+        assert {key: repr(value) for key, value in values.items()} == {
             key: repr(value) for key, value in expected.items()}, (place, bit)
     path.write_bytes(whole[:-1] + b"x")
     with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*bits.safetensors is damaged: the checksum of"):
@@ -343,9 +343,9 @@ def test_the_number_of_saves_is_a_variable_that_is_restored(tmp_path: Path) -> N
     assert int(checkpoint.save_counter) == 3 and path == str(tmp_path / "x-3")
     restored, asked_first = Checkpoint(v=refdist.Variable(0.0)), Checkpoint(v=refdist.Variable(0.0))
     assert int(asked_first.save_counter) == 0
-    for one in (restored, asked_first):
-        one.restore(path).assert_consumed()
-        assert int(one.save_counter) == 3 and os.path.basename(one.save(tmp_path / "y")) == "y-4"
+    for checkpoint in (restored, asked_first):
+        checkpoint.restore(path).assert_consumed()
+        assert int(checkpoint.save_counter) == 3 and os.path.basename(checkpoint.save(tmp_path / "y")) == "y-4"
     late = Checkpoint(v=refdist.Variable(0.0))
     late.read(path)
     assert int(late.save_counter) == 3
@@ -399,29 +399,29 @@ def test_a_worker_with_a_path_of_its_own_writes_its_own_file(tmp_path: Path, sav
         path = (checkpoint.write if saved == "by write" else checkpoint.save)(tmp_path / f"of-{rank}")
         return path, sorted(os.listdir(tmp_path))
 
-    found = refdist.simulate_workers(program, 2)
-    assert [load_checkpoint(path).get_tensor("v") for path, _ in found] == [5.0, 5.0]
+    results = refdist.simulate_workers(program, 2)
+    assert [load_checkpoint(path).get_tensor("v") for path, _ in results] == [5.0, 5.0]
     index = [] if saved == "by write" else ["checkpoint"]
     own = [["ckpt-2.safetensors"]] * 2 if saved == "by a manager" else [
         [f"of-{rank}{'-1' if saved == 'by save' else ''}.safetensors" for rank in range(2)]] * 2
-    assert [there for _, there in found] == [index + files for files in own]
+    assert [there for _, there in results] == [index + files for files in own]
     if saved == "by save":
-        assert latest_checkpoint(tmp_path) == found[0][0]
+        assert latest_checkpoint(tmp_path) == results[0][0]
 
 
 def test_all_workers_raise_if_one_of_them_cannot_write(tmp_path: Path) -> None:
     (tmp_path / "1").write_text("a file, not a folder")
-    said = []
+    messages = []
 
     def program() -> None:
         strategy = refdist.MultiWorkerMirroredStrategy()
         rank = strategy.extended.transport.rank
         with pytest.raises(refdist.errors.RefdistError, match="RD31") as caught:
             Checkpoint(v=make(strategy, 5.0)).save(tmp_path / str(rank) / "ckpt")
-        said.append(str(caught.value))
+        messages.append(str(caught.value))
 
     refdist.simulate_workers(program, 3)
-    assert sorted("worker 1 could not write" in text for text in said) == [False, True, True]
+    assert sorted("worker 1 could not write" in text for text in messages) == [False, True, True]
 
 
 def test_a_file_that_fits_nothing_is_warned_of_at_once(tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def test_another_program_follows_the_checkpoints(tmp_path: Path, monkeypatch: An
 
     monkeypatch.setattr(reader.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(reader.time, "sleep", sleep)
-    found = [(os.path.basename(path), clock[0]) for path in checkpoints_iterator(
+    seen = [(os.path.basename(path), clock[0]) for path in checkpoints_iterator(
         tmp_path, min_interval_secs=2, timeout=5, timeout_fn=over)]
-    assert found == [("at-3-1", 3.0), ("at-4-2", 5.0), ("at-11-3", 11.0), ("at-21-4", 21.0)]
+    assert seen == [("at-3-1", 3.0), ("at-4-2", 5.0), ("at-11-3", 11.0), ("at-21-4", 21.0)]
     assert asked == [18.0, 28.0]
     assert list(checkpoints_iterator(tmp_path / "none", timeout=0)) == []
 
@@ -101,13 +101,13 @@ def test_a_manager_saves_at_an_interval(tmp_path: Path) -> None:
 def test_a_manager_deletes_only_what_it_saved(tmp_path: Path) -> None:
     """As TensorFlow 2.21: other managers of the folder, and `Checkpoint.save`, keep theirs."""
     v = refdist.Variable(1.0)
-    one, other = (CheckpointManager(Checkpoint(v=v), tmp_path, 1, checkpoint_name=name) for name in ("a", "b"))
-    one.save()
+    manager, other = (CheckpointManager(Checkpoint(v=v), tmp_path, 1, checkpoint_name=name) for name in ("a", "b"))
+    manager.save()
     other.save()
     Checkpoint(v=v).save(tmp_path / "mine")
-    one.save()
+    manager.save()
     assert files(tmp_path) == ["a-2", "b-1", "mine-1"]
-    assert [os.path.basename(str(manager.latest_checkpoint)) for manager in (one, other)] == ["a-2", "b-1"]
+    assert [os.path.basename(str(manager.latest_checkpoint)) for manager in (manager, other)] == ["a-2", "b-1"]
 
 
 def test_one_in_so_many_hours_stays_also_over_a_restart(tmp_path: Path, monkeypatch: Any) -> None:

@@ -37,19 +37,20 @@ def test_the_base_class_is_abstract_and_its_defaults_say_nothing() -> None:
         def master(self, task_type: Any = None, task_id: Any = None, rpc_layer: Any = None) -> str:
             return ""
 
-    mine = Mine()
-    assert (mine.environment, mine.task_type, mine.task_id, mine.num_accelerators()) == ("", None, None, {})
+    resolver = Mine()
+    assert (resolver.environment, resolver.task_type, resolver.task_id) == ("", None, None)
+    assert resolver.num_accelerators() == {}
 
 
 def test_a_simple_resolver_says_what_it_was_told() -> None:
     bare = Simple(TWO)
     assert (bare.task_type, bare.task_id, bare.environment, bare.rpc_layer, bare.master()) == (None, None, "", None, "")
-    told = Simple(TWO, master="m:9", task_type="worker", task_id=1, rpc_layer="grpc")
-    assert [told.master(), told.master("worker", 0), told.master("worker", 0, rpc_layer="http"),
-            told.master("worker")] == ["grpc://m:9", "grpc://h0:1", "http://h0:1", "grpc://m:9"]
+    resolver = Simple(TWO, master="m:9", task_type="worker", task_id=1, rpc_layer="grpc")
+    assert [resolver.master(), resolver.master("worker", 0), resolver.master("worker", 0, rpc_layer="http"),
+            resolver.master("worker")] == ["grpc://m:9", "grpc://h0:1", "http://h0:1", "grpc://m:9"]
     for task in (("worker", 7), ("ps", 0)):
         with pytest.raises(ValueError, match="RD17"):
-            told.master(*task)
+            resolver.master(*task)
     assert Simple(TWO, task_type="worker", task_id=1).master() == ""
     bare.task_type, bare.task_id, bare.rpc_layer = "ps", 3, "grpc"
     assert (bare.task_type, bare.task_id, bare.rpc_layer) == ("ps", 3, "grpc")
@@ -218,9 +219,10 @@ def test_a_union_puts_jobs_together_and_takes_the_first_word() -> None:
             both.master(), both.num_accelerators()] == [
         {"worker": ["a:1", "b:2"], "ps": ["c:3"]}, "worker", 0, "e1", "grpc", "grpc://m1", {}]
     assert both.master("worker", 1) == "grpc://b:2"
-    told = Union(simple({"worker": ["a:1"]}, task_type="worker", task_id=3), task_type="ps", task_id=0,
-                 rpc_layer="http")
-    assert [told.task_type, told.task_id, told.rpc_layer, told.master("worker", 0)] == ["ps", 0, "http", "http://a:1"]
+    stated = Union(simple({"worker": ["a:1"]}, task_type="worker", task_id=3), task_type="ps", task_id=0,
+                   rpc_layer="http")
+    assert [stated.task_type, stated.task_id, stated.rpc_layer, stated.master("worker", 0)] == [
+        "ps", 0, "http", "http://a:1"]
     sparse = Union(simple({"worker": {1: "a:1"}}), simple({"worker": ["b:2"]}))
     assert sparse.cluster_spec().as_dict() == {"worker": ["b:2", "a:1"]}
     for clusters in ([{0: "a:1", 5: "z:1"}, ["b:2"]], [["a:1"], ["b:2"], {5: "c:3"}]):
@@ -287,9 +289,9 @@ def test_slurm_sets_the_gpus_of_a_task(monkeypatch: Any) -> None:
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
 
 
-@pytest.mark.parametrize(("script", "found"), [
+@pytest.mark.parametrize(("script", "expected"), [
     ("echo 'GPU 0: a'; echo '  MIG 1: b'", {"GPU": 1}), ("exit 1", "does not say which GPUs"), ("", {"GPU": 0})])
-def test_slurm_asks_nvidia_smi_for_the_gpus(script: str, found: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_slurm_asks_nvidia_smi_for_the_gpus(script: str, expected: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     if script:
@@ -297,11 +299,11 @@ def test_slurm_asks_nvidia_smi_for_the_gpus(script: str, found: Any, tmp_path: P
         (tmp_path / "nvidia-smi").chmod(0o700)
     for name, value in (("PROCID", "0"), ("STEP_NUM_TASKS", "1"), ("STEP_NODELIST", "a"), ("STEP_TASKS_PER_NODE", "1")):
         monkeypatch.setenv(f"SLURM_{name}", value)
-    if isinstance(found, str):
-        with pytest.raises(RuntimeError, match=f"RD17.*{found}"):
+    if isinstance(expected, str):
+        with pytest.raises(RuntimeError, match=f"RD17.*{expected}"):
             resolvers.SlurmClusterResolver()
     else:
-        assert resolvers.SlurmClusterResolver().num_accelerators() == found
+        assert resolvers.SlurmClusterResolver().num_accelerators() == expected
 
 
 @pytest.mark.parametrize(("changes", "arguments", "kind", "says"), [
@@ -361,7 +363,7 @@ LAUNCHES = [
 @pytest.mark.parametrize(("environment", "expected"), LAUNCHES)
 def test_who_started_this_process_is_read_from_the_environment(monkeypatch: Any, environment: Any,
                                                               expected: Any) -> None:
-    for name in {name for one, _ in LAUNCHES for name in one}:
+    for name in {name for variables, _ in LAUNCHES for name in variables}:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -370,10 +372,10 @@ def test_who_started_this_process_is_read_from_the_environment(monkeypatch: Any,
         with pytest.raises(RuntimeError, match=r"RD17.*mpiexec"):
             resolvers.MPIClusterResolver()
         return
-    mine = resolvers.MPIClusterResolver()
-    assert (mine.task_type, mine.task_id) == ("worker", expected[1])
-    assert mine.cluster_spec().num_tasks("worker") == expected[2]
-    assert mine.master() == f"mpi://rank{expected[1]}"
+    resolver = resolvers.MPIClusterResolver()
+    assert (resolver.task_type, resolver.task_id) == ("worker", expected[1])
+    assert resolver.cluster_spec().num_tasks("worker") == expected[2]
+    assert resolver.master() == f"mpi://rank{expected[1]}"
 
 
 def test_kubernetes_pods() -> None:

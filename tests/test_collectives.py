@@ -33,12 +33,12 @@ def test_what_tf_distribute_promises_holds(library: Any, name: str) -> None:
     assert verdict(library, name).outcome == "passed", verdict(library, name)
 
 
-@pytest.mark.parametrize(("name", "told"), [
+@pytest.mark.parametrize(("name", "reason"), [
     ("all_reduce.nests @ Mirrored 2", "nests"), ("all_reduce.outside-of-run @ Mirrored 2", "contexts outside of run"),
     ("all_reduce.captured-distributed-value @ Mirrored 2", "distributed values")])
-def test_what_the_library_does_not_have_is_not_made_up(library: Any, name: str, told: str) -> None:
-    found = verdict(library, name)
-    assert found.outcome == "unsupported" and told in found.message
+def test_what_the_library_does_not_have_is_not_made_up(library: Any, name: str, reason: str) -> None:
+    judged = verdict(library, name)
+    assert judged.outcome == "unsupported" and reason in judged.message
 
 
 @pytest.mark.parametrize("name", ["all_reduce.ops-must-agree @ Mirrored 2", "all_gather.axes-must-agree @ Mirrored 2",

@@ -442,10 +442,10 @@ def test_rows_are_counted_over_all_workers(pipelines: int, cause: str) -> None:
             w = refdist.Variable(0.0, name="w", aggregation=SUM)
 
         def rows(context: Any) -> Any:
-            found = refdist.data.Dataset.range(8).map(np.float32)
+            dataset = refdist.data.Dataset.range(8).map(np.float32)
             if pipelines == 4 and context.num_input_pipelines == 2:
-                found = found.shard(4, context.input_pipeline_id)
-            return found.batch(2)
+                dataset = dataset.shard(4, context.input_pipeline_id)
+            return dataset.batch(2)
 
         for part in strategy.distribute_datasets_from_function(rows):
             strategy.run(lambda x: w.assign_add(x.sum()), (part,))
@@ -713,7 +713,7 @@ def metered(step: Callable[[Any, Any, Rows], None], aggregation: refdist.Variabl
     return program
 
 
-@pytest.mark.parametrize("aggregation", [SUM, refdist.VariableAggregation.MEAN], ids=lambda one: one.name)
+@pytest.mark.parametrize("aggregation", [SUM, refdist.VariableAggregation.MEAN], ids=lambda value: value.name)
 def test_a_part_that_is_read_as_the_total_is_told_by_reading_the_total(aggregation: Any) -> None:
     def step(w: Any, meter: Any, rows: Rows) -> None:
         meter.assign_add(rows.sum())
@@ -768,7 +768,7 @@ def test_what_the_order_decides_is_not_said_of_the_first_replica_alone() -> None
 
         training(step, aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
 
-    causes = [one.cause for one in refdist.compare(program, replicas=(1, 2)).differences]
+    causes = [difference.cause for difference in refdist.compare(program, replicas=(1, 2)).differences]
     assert causes == ["SHARED PYTHON STATE", "SHARED PYTHON STATE"]
 
 

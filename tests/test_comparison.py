@@ -11,7 +11,7 @@ from refdist.conformance.notation import cut, parsed, shown
 from refdist.conformance.results import KINDS, fault
 
 
-@pytest.mark.parametrize(("expected", "found", "says"), [
+@pytest.mark.parametrize(("expected", "observed", "says"), [
     ("1.0 float32", "2.0 float32", "found 2.0 float32, expected 1.0 float32"),
     ("1.0 float32", "1 int32", "found 1 int32, expected 1.0 float32"),
     ("1.0 float32", "1.0", "found 1.0, expected 1.0 float32"),
@@ -32,8 +32,8 @@ from refdist.conformance.results import KINDS, fault
     ("raises value", "raises type", "raises type, expected raises value"),
     ("True", "1", "found 1, expected True"),
 ])
-def test_a_difference_is_said_with_its_place(expected: str, found: str, says: str) -> None:
-    assert list(differences(parsed(expected), parsed(found))) == [says]
+def test_a_difference_is_said_with_its_place(expected: str, observed: str, says: str) -> None:
+    assert list(differences(parsed(expected), parsed(observed))) == [says]
 
 
 def test_every_difference_is_found() -> None:
@@ -68,8 +68,8 @@ def nested(depth: int) -> Any:
     nested(200),
 ])
 def test_what_has_another_form_is_refused_in_few_words(wrong: Any) -> None:
-    said = fault(wrong)
-    assert said is not None and len(said) < 300
+    message = fault(wrong)
+    assert message is not None and len(message) < 300
     assert fault({"list": [None, wrong]}) is not None
 
 

@@ -58,14 +58,14 @@ CALLS: dict[Call, Callable[[World], Any]] = {
     Call.SPLIT_TO_LOGICAL_DEVICES: lambda w: w.strategy.experimental_split_to_logical_devices(w.x, [1]),
     Call.REPLICATE_TO_LOGICAL_DEVICES:
         lambda w: w.strategy.experimental_replicate_to_logical_devices(w.x),
-    Call.MERGE_CALL: lambda w: mine(w).merge_call(lambda s: 1),
-    Call.ALL_REDUCE: lambda w: mine(w).all_reduce("SUM", 1.0),
-    Call.ALL_GATHER: lambda w: mine(w).all_gather([np.ones(1)], axis=0),
-    Call.DEVICES: lambda w: mine(w).devices,
+    Call.MERGE_CALL: lambda w: own_context(w).merge_call(lambda s: 1),
+    Call.ALL_REDUCE: lambda w: own_context(w).all_reduce("SUM", 1.0),
+    Call.ALL_GATHER: lambda w: own_context(w).all_gather([np.ones(1)], axis=0),
+    Call.DEVICES: lambda w: own_context(w).devices,
 }
 
 
-def mine(world: World) -> refdist.ReplicaContext:
+def own_context(world: World) -> refdist.ReplicaContext:
     """The world's own context: the current one in its replicas, else one that belongs to its replica 0."""
     now = refdist.get_replica_context()
     return now if now is not None and now.strategy is world.strategy else refdist.ReplicaContext(world.strategy, 0)
@@ -117,7 +117,7 @@ def of(call: Call, situation: Situation) -> World:
     return World(refdist.MirroredStrategy(["CPU:0", "CPU:1"]))
 
 
-@pytest.mark.parametrize(("name", "situation"), CELLS, ids=lambda one: one.value)
+@pytest.mark.parametrize(("name", "situation"), CELLS, ids=lambda member: member.value)
 @pytest.mark.usefixtures("tpu")
 def test_every_call_in_every_situation(name: Call, situation: Situation) -> None:
     world = of(name, situation)
@@ -140,18 +140,18 @@ def test_every_call_in_every_situation(name: Call, situation: Situation) -> None
         assert caught.value.code == rule.code
         assert float(world.v) == 1.0
     assert context_stack.frame() is top
-    found: list[Any] = []
-    world.strategy.run(lambda: found.append(refdist.get_replica_context()))
-    assert found and None not in found
+    contexts: list[Any] = []
+    world.strategy.run(lambda: contexts.append(refdist.get_replica_context()))
+    assert contexts and None not in contexts
 
 
 @pytest.mark.usefixtures("tpu")
 def test_every_cell_is_what_the_code_obeys() -> None:
     def call(cell: tuple[Call, Situation]) -> Any:
         name, situation = cell
-        world, found = of(name, situation), []
-        in_situation(world, situation, lambda: found.append(outcome(lambda: CALLS[name](world))))
-        return found
+        world, outcomes = of(name, situation), []
+        in_situation(world, situation, lambda: outcomes.append(outcome(lambda: CALLS[name](world))))
+        return outcomes
 
     assert survivors(calls.CALLS, call) == []
 
@@ -192,8 +192,8 @@ def test_a_scope_is_a_cross_replica_context_and_yields_the_strategy() -> None:
 
 
 def test_strategies_are_told_apart_by_identity() -> None:
-    one, equal = (refdist.MirroredStrategy(["CPU:0", "CPU:1"]) for _ in range(2))
-    with one.scope(), pytest.raises(RuntimeError, match="RD10"), equal.scope():
+    strategy, equal = (refdist.MirroredStrategy(["CPU:0", "CPU:1"]) for _ in range(2))
+    with strategy.scope(), pytest.raises(RuntimeError, match="RD10"), equal.scope():
         pass
 
 
@@ -367,8 +367,8 @@ def test_the_cpu_is_divided_as_the_tutorials_do_it() -> None:
         assert config.list_physical_devices("CPU") == [cpu]
         assert config.get_logical_device_configuration(cpu) == [config.LogicalDeviceConfiguration()] * 4
         logical = config.list_logical_devices("CPU")
-        assert [str(one) for one in logical] == [f"LogicalDevice(name='/device:CPU:{i}', device_type='CPU')"
-                                                 for i in range(4)]
+        assert [str(device) for device in logical] == [f"LogicalDevice(name='/device:CPU:{i}', device_type='CPU')"
+                                                       for i in range(4)]
         assert refdist.MirroredStrategy().num_replicas_in_sync == 4
         assert refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync == 1
         for named in (logical[:2], ["/device:CPU:0", "CPU:1"]):
@@ -411,12 +411,12 @@ def test_what_is_no_list_of_devices_is_refused_with_one(devices: Any, says: str)
         refdist.experimental.CentralStorageStrategy(devices)
 
 
-@pytest.mark.parametrize(("logical", "said"), [
+@pytest.mark.parametrize(("logical", "message"), [
     ([], "logical_devices is"), ("GPU:0", "logical_devices is"), ([3], "logical_devices is"),
     ([refdist.config.LogicalDeviceConfiguration(0)], "memory_limit is 0"),
     ([refdist.config.LogicalDeviceConfiguration(True)], "memory_limit is True")])
-def test_a_device_is_divided_into_what_is_asked_for(logical: Any, said: str) -> None:
+def test_a_device_is_divided_into_what_is_asked_for(logical: Any, message: str) -> None:
     before = refdist.config.list_logical_devices()
-    with pytest.raises(TypeError, match=rf"\[RD25\] set_logical_device_configuration: {said}"):
+    with pytest.raises(TypeError, match=rf"\[RD25\] set_logical_device_configuration: {message}"):
         refdist.config.set_logical_device_configuration("GPU:0", logical)
     assert refdist.config.list_logical_devices() == before

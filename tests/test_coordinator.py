@@ -37,15 +37,15 @@ def fail() -> None:
 
 def all_runs(program: Callable[[], Any]) -> list[Any]:
     """What a program returns for every list of choices."""
-    found, prefix = [], []
+    results, prefix = [], []
     while True:
         with interleaving(prefix) as run:
-            found.append(program())
+            results.append(program())
         taken, counts = run.taken, run.counts
         while taken and taken[-1] + 1 == counts[len(taken) - 1]:
             taken.pop()
         if not taken:
-            return found
+            return results
         prefix = [*taken[:-1], taken[-1] + 1]
 
 
@@ -117,7 +117,7 @@ def test_arguments_and_results() -> None:
     assert c.fetch([r, 5, {"k": (r,)}])[2]["k"][0][0] == 1 and c.fetch(None) is None and c.fetch(()) == ()
     results = [c.schedule(fn).fetch() for fn in (lambda: v, lambda: 3, lambda: 2.5, lambda: True, lambda: None, tuple,
                                                  lambda: v.assign_add(1.0), lambda: np.arange(2))]
-    assert [type(one).__name__ for one in results] == [
+    assert [type(result).__name__ for result in results] == [
         "float32", "int32", "float32", "bool", "NoneType", "tuple", "float32", "ndarray"]
     assert results[0] == 7.0 and results[6] == 8.0
     assert r.get() is r.get() and not isinstance(c.schedule(lambda: 3).get(), np.generic) and "RemoteValue" in repr(r)
@@ -198,10 +198,10 @@ def test_several_threads_may_schedule_and_fetch() -> None:
             c.schedule(v.assign_add, args=(1.0,)).fetch()
 
     threads = [threading.Thread(target=program) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     c.join()
     assert float(v) == 80.0
 
@@ -324,11 +324,11 @@ def test_updates_are_lost_by_reading_before_another_writes() -> None:
 
     assert set(all_runs(lambda: counted(2, 2, read_and_write))) == {1.0, 2.0}
     assert set(all_runs(lambda: counted(1, 3, read_and_write))) == {3.0}
-    found = set()
+    totals = set()
     for seed in range(200):
         with interleaving(seed):
-            found.add(counted(4, 3, read_and_write))
-    assert found == {1.0, 2.0, 3.0}
+            totals.add(counted(4, 3, read_and_write))
+    assert totals == {1.0, 2.0, 3.0}
 
 
 def test_assign_add_loses_nothing_whatever_happens() -> None:
@@ -412,10 +412,10 @@ def test_replicas_of_a_worker_update_together() -> None:
         v = variable(c, aggregation=refdist.VariableAggregation.SUM)
         seen = [c.schedule(lambda: c.strategy.run(lambda: v.assign_add(1.0, read_value=False))) for _ in range(2)]
         c.join()
-        return float(v), [one.fetch() for one in seen]
+        return float(v), [remote.fetch() for remote in seen]
 
-    found = all_runs(program)
-    assert len(found) > 5 and all(one == (4.0, [None, None]) for one in found)
+    results = all_runs(program)
+    assert len(results) > 5 and all(result == (4.0, [None, None]) for result in results)
 
 
 # --- Choices ---------------------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def test_a_seed_is_a_run_and_its_choices_repeat_it(seed: int) -> None:
     first, run = run_with(seed)
     assert run_with(seed)[0] == first and run_with(run.taken)[0] == first
     assert first[0] == [0, 1, 2, 3, 4] and len(run.taken) == len(run.counts)
-    assert all(0 <= one < count for one, count in zip(run.taken, run.counts, strict=True))
+    assert all(0 <= choice < count for choice, count in zip(run.taken, run.counts, strict=True))
 
 
 def test_seeds_differ() -> None:
@@ -454,7 +454,7 @@ def test_a_function_sees_the_options_that_it_chooses_from() -> None:
     seen: list[list[tuple[str, Any]]] = []
 
     def last(options: Sequence[Any]) -> int:
-        seen.append([tuple(one) for one in options])
+        seen.append([tuple(option) for option in options])
         return len(options) - 1
 
     _, run = run_with(last)
@@ -546,16 +546,16 @@ def test_join_stops_what_runs_and_drops_what_waits() -> None:
         assert c.fetch(again) == [None, None] and (float(v), float(w)) == (before[0] + 2, before[1] + 2)
         return kinds, *before, "stopped" in ended
 
-    found = []
+    outcomes = []
     for seed in range(300):
         with interleaving(seed):
-            found.append(program())
+            outcomes.append(program())
     dropped = "CancelledError RD32"
-    assert (["None", "KeyError", dropped], 1.0, 1.0, False) in found, "the third had not begun"
-    assert ([dropped, "KeyError", dropped], 1.0, 0.0, True) in found, "the first was stopped in the middle"
-    assert (["None", "KeyError"], 1.0, 1.0, False) in found, "schedule raised the error"
-    assert all(kinds[1] == "KeyError" and first >= second for kinds, first, second, _ in found)
-    assert all(stopped for _, first, second, stopped in found if first > second)
+    assert (["None", "KeyError", dropped], 1.0, 1.0, False) in outcomes, "the third had not begun"
+    assert ([dropped, "KeyError", dropped], 1.0, 0.0, True) in outcomes, "the first was stopped in the middle"
+    assert (["None", "KeyError"], 1.0, 1.0, False) in outcomes, "schedule raised the error"
+    assert all(kinds[1] == "KeyError" and first >= second for kinds, first, second, _ in outcomes)
+    assert all(stopped for _, first, second, stopped in outcomes if first > second)
 
 
 def test_of_two_errors_the_first_is_raised() -> None:

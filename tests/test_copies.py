@@ -28,12 +28,12 @@ class Model:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_shallow_copies_and_pickles_are_refused(name: str) -> None:
     strategy = STRATEGIES[name]()
-    for one in (strategy, strategy.extended):
-        with pytest.raises(RuntimeError, match=rf"RD10\] copy.copy of a {type(one).__name__}: .*another strategy"):
-            copy.copy(one)
-    for one in (strategy, strategy.extended, Model(strategy), [strategy]):
+    for original in (strategy, strategy.extended):
+        with pytest.raises(RuntimeError, match=rf"RD10\] copy.copy of a {type(original).__name__}: .*another strategy"):
+            copy.copy(original)
+    for original in (strategy, strategy.extended, Model(strategy), [strategy]):
         with pytest.raises(TypeError, match=r"RD20\] pickling a \w*(Strategy|Extended): .*this process"):
-            pickle.dumps(one)
+            pickle.dumps(original)
     copy.copy(Model(strategy))
 
 

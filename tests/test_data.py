@@ -133,8 +133,8 @@ def test_a_function_makes_batches_that_replicas_take_in_turn() -> None:
     [context] = contexts
     assert (context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync) == (1, 0, 2)
     assert shown(TWO.distribute_datasets_from_function(lambda _: Dataset.range(4))) == [[0, 1], [2, 3]]
-    one = refdist.OneDeviceStrategy("GPU:0").distribute_datasets_from_function(lambda _: Dataset.range(2))
-    assert rows(one) == [0, 1]
+    distributed = refdist.OneDeviceStrategy("GPU:0").distribute_datasets_from_function(lambda _: Dataset.range(2))
+    assert rows(distributed) == [0, 1]
 
 
 def test_a_function_is_called_for_each_replica_when_asked() -> None:
@@ -189,8 +189,8 @@ def test_optionals_and_reductions_over_a_distributed_dataset() -> None:
     assert not second.has_value()
     with pytest.raises(ValueError, match="RD29"):
         second.get_value()
-    for found in (first, second):
-        assert found.element_spec.values == iterator.element_spec.values
+    for optional in (first, second):
+        assert optional.element_spec.values == iterator.element_spec.values
 
 
 def test_optionals_are_made_from_values_and_specs() -> None:
@@ -275,7 +275,7 @@ def test_components_are_cut_each_by_its_own_number_of_rows() -> None:
                 for spec, part in zip(distributed.element_spec[name].values, element[name].values, strict=True):
                     assert spec.is_compatible_with(part)
     zipped = Dataset.zip(Dataset.range(12).batch(6), Dataset.range(12).batch(4))
-    assert [shown([one]) for one in next(iter(TWO.experimental_distribute_dataset(with_policy(zipped, OFF))))] == [
+    assert [shown([part]) for part in next(iter(TWO.experimental_distribute_dataset(with_policy(zipped, OFF))))] == [
         [[[0, 1, 2], [3, 4, 5]]], [[[0, 1], [2, 3]]]]
     refused = with_policy(Dataset.from_tensors((np.arange(6), np.arange(4))), OFF)
     for uneven in (UnevenEnd.PAD, UnevenEnd.ERROR):

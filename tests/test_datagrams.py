@@ -24,11 +24,11 @@ from refdist.backends.mpi.watch import Watch
 @pytest.mark.parametrize("message", TRUE, ids=lambda message: f"{message.kind}-{message.rank}-{message.number}")
 def test_what_is_sealed_is_opened_again(message: Message) -> None:
     datagram = datagrams.sealed(message, KEY)
-    found = datagrams.opened(datagram, KEY)
+    back = datagrams.opened(datagram, KEY)
     assert len(datagram) <= datagrams.MOST
-    assert found is not None and found[:4] == message[:4]
+    assert back is not None and back[:4] == message[:4]
     # A text that is too long is cut between two characters.
-    assert found.text == message.text or (len(datagram) > datagrams.MOST - 4 and message.text.startswith(found.text))
+    assert back.text == message.text or (len(datagram) > datagrams.MOST - 4 and message.text.startswith(back.text))
 
 
 def test_a_worker_believes_and_answers_those_of_its_job() -> None:
@@ -61,21 +61,21 @@ def connected(keys: int = 1) -> list[Watch]:
     notices: list[Notice] = []
     jobs = [[Watch(rank) for rank in range(3)] for _ in range(keys)]
     for job in jobs:
-        found = [watch.listen(True) for watch in job]
+        peers = [watch.listen(True) for watch in job]
         for watch in job:
-            watch.join(found, notices.append)
+            watch.join(peers, notices.append)
     return [watch for job in jobs for watch in job]
 
 
 def test_workers_ask_each_other_what_they_do() -> None:
-    one, two, three = connected()
-    one.entered(3, "all_reduce (train.py:40)")
-    two.entered(3, "all_gather (train.py:41)")
-    report = one.report()
+    first, second, third = connected()
+    first.entered(3, "all_reduce (train.py:40)")
+    second.entered(3, "all_gather (train.py:41)")
+    report = first.report()
     assert re.search(r"worker 0 on .* is in call 3: all_reduce \(train\.py:40\)", report)
     assert re.search(r"worker 1 on .* is in call 3: all_gather \(train\.py:41\)", report)
     assert re.search(r"worker 2 on .* is elsewhere in the program; its last call was 0: starting", report)
-    assert [watch.given_up for watch in (one, two, three)] == [-1, 3, 3] and one.absent == [2]
+    assert [watch.given_up for watch in (first, second, third)] == [-1, 3, 3] and first.absent == [2]
 
 
 def test_hosts_of_one_name_are_told_apart() -> None:
@@ -106,16 +106,16 @@ def test_a_port_under_attack_still_answers_its_job_and_no_stranger() -> None:
     watch, friend, stranger = Watch(0), *[socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     friend.bind(("127.0.0.1", 0))
     friend.settimeout(HANG)
-    mine, _ = watch.listen(True)
+    peer, _ = watch.listen(True)
     watch._turn = TURN
     watch.entered(3, "all_reduce (train.py:40)")
-    others = mine._replace(port=friend.getsockname()[1])
-    watch.join([(mine, KEY), *[(others, KEY)] * (SIZE - 1)], lambda _: None)
+    others = peer._replace(port=friend.getsockname()[1])
+    watch.join([(peer, KEY), *[(others, KEY)] * (SIZE - 1)], lambda _: None)
     for i, (_, datagram) in enumerate(hostile(4000)):
-        stranger.sendto(datagram, ("127.0.0.1", mine.port))
+        stranger.sendto(datagram, ("127.0.0.1", peer.port))
         if i % 20 == 0:
             # Sent by the stranger: the answer goes to worker 1 all the same.
-            stranger.sendto(datagrams.sealed(Message(ASK, 1, i, i), KEY), ("127.0.0.1", mine.port))
+            stranger.sendto(datagrams.sealed(Message(ASK, 1, i, i), KEY), ("127.0.0.1", peer.port))
             answer = datagrams.opened(friend.recv(2000), KEY)
             assert answer == Message(ANSWER, 0, 3, i, "all_reduce (train.py:40)")
             assert watch.given_up == i
@@ -127,10 +127,10 @@ def test_a_port_under_attack_still_answers_its_job_and_no_stranger() -> None:
 def test_all_workers_learn_at_once_from_a_supervisor_that_one_is_dead() -> None:
     notices: queue.Queue[Notice] = queue.Queue()
     watches = [Watch(rank) for rank in range(3)]
-    found = [watch.listen(True) for watch in watches]
+    peers = [watch.listen(True) for watch in watches]
     statuses: list[list[int]] = [[], [], []]
     for watch in watches:
-        watch.join(found, notices.put if watch.rank == 1 else lambda _: None, lost=statuses[watch.rank].append)
+        watch.join(peers, notices.put if watch.rank == 1 else lambda _: None, lost=statuses[watch.rank].append)
     assert [watch.dead() for watch in watches] == [[], [], []]
     notice = notices.get(timeout=HANG)
     # What the supervisor receives.
@@ -163,8 +163,8 @@ def test_a_worker_is_stuck_that_has_to_give_up_and_does_not_look(waits: bool, lo
 def test_another_thread_speaks_for_a_worker_that_is_stuck(monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
     monkeypatch.setattr("refdist.backends.mpi.watch._STUCK_SECONDS", 0.01)
     watch, begun, go_on = Watch(0), threading.Event(), threading.Event()
-    found = [Watch(rank).listen(False) for rank in range(2)]
-    watch.join([watch.listen(False), found[1]], lambda _: None, lambda: (begun.set(), go_on.wait()))
+    peers = [Watch(rank).listen(False) for rank in range(2)]
+    watch.join([watch.listen(False), peers[1]], lambda _: None, lambda: (begun.set(), go_on.wait()))
     watch.entered(1, "all_reduce (train.py:40)")
     watch.waits = True
     watch.take(datagrams.sealed(Message(kind, 1, 1), watch._key))

@@ -30,7 +30,7 @@ def test_batches_of_a_loader_are_split_and_every_epoch_is_another_reading(worker
         for images, labels in distributed:
             assert all(type(part) is torch.Tensor for part in images.values)
             sums = strategy.run(lambda x, y: x.sum() - 3 * y.sum(), args=(images, labels))
-            assert [float(one) for one in sums.values] == [0.0, 0.0]
+            assert [float(total) for total in sums.values] == [0.0, 0.0]
             seen += [part.tolist() for part in labels.values]
         assert seen == [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9]]
     assert distributed.cardinality == 3

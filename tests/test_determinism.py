@@ -110,11 +110,11 @@ def test_gather_then_slice_is_the_identity(count: int, rows: list[list[float]]) 
 @given(st.integers(1, 6), st.lists(st.integers(-1000, 1000), min_size=1, max_size=20))
 def test_n_replicas_equal_one_device(count: int, numbers: list[int]) -> None:
     strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
-    one = refdist.OneDeviceStrategy("GPU:0")
+    alone = refdist.OneDeviceStrategy("GPU:0")
     array = np.asarray(numbers, np.int64)
     [parts] = strategy.experimental_distribute_dataset([array])
     for op in ("SUM", "MEAN"):
-        assert strategy.reduce(op, parts, axis=0) == one.reduce(op, array, axis=0)
+        assert strategy.reduce(op, parts, axis=0) == alone.reduce(op, array, axis=0)
 
 
 @given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=2, max_size=9))
@@ -185,5 +185,5 @@ def test_replicas_may_meet_inside_map_structure() -> None:
         replica = refdist.get_replica_context()
         return refdist.nest.map_structure(lambda leaf: replica.all_reduce("SUM", leaf), {"a": 1.0, "b": [2.0, (3.0,)]})
 
-    found = strategy.run(step)
-    assert [float(leaf.values[1]) for leaf in refdist.nest.flatten(found)] == [2.0, 4.0, 6.0]
+    results = strategy.run(step)
+    assert [float(leaf.values[1]) for leaf in refdist.nest.flatten(results)] == [2.0, 4.0, 6.0]

@@ -35,8 +35,8 @@ def test_what_a_clause_says_of_tensorflow_is_shown_by_a_case() -> None:
     # Reading refuses lines that name no case of these, and those for which neither they nor the clause say why.
     shown = {case.clause.name for file, taken in RUNS
              for known in [expected_failures.read(EXPECTED / file, taken)] for case in taken if case.name in known}
-    said = {case.clause.name for _, taken in RUNS for case in taken if case.clause.tensorflow}
-    assert said - shown == set()
+    described = {case.clause.name for _, taken in RUNS for case in taken if case.clause.tensorflow}
+    assert described - shown == set()
 
 
 class _Pretended(tensorflow.TensorFlow):
@@ -83,8 +83,8 @@ def test_a_worker_s_only_part_may_be_distributed_or_not() -> None:
         asked = RandomProgram(strategy, (("1", "one"),))
         workers = [{0: {"list": [number]}}], [{0: part}]
         replies = (Reply(answers * size(strategy)[0]) for answers in workers)
-        found = first_difference(asked, *replies, range(1))
-        return str(found.kind) if found else ""
+        difference = first_difference(asked, *replies, range(1))
+        return str(difference.kind) if difference else ""
 
     assert compared("MultiWorker 2x1") == ""
     assert compared("Mirrored 1") == "one @ Mirrored 1: per_replica instead of float"

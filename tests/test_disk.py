@@ -25,7 +25,7 @@ def test_only_files_are_opened(tmp_path: Path, make: Any, says: str) -> None:
     make(tmp_path / "it")
     with pytest.raises(OSError) as caught:
         disk.opened(str(tmp_path / "it"))
-    assert any(one in str(caught.value.strerror) for one in says.split("|"))
+    assert any(text in str(caught.value.strerror) for text in says.split("|"))
     for name in ("a\0b", "\ud800"):
         with pytest.raises(OSError):
             disk.opened(name)

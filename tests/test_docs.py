@@ -80,8 +80,8 @@ def test_the_examples_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPat
 
 def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
     sources = [path for folder in ("refdist", "backends", "conformance") for path in (ROOT / folder).rglob("*.py")]
-    wrong = [f"{path.name}: {found}" for path in [*PAGES, *sources]
-             for found in re.findall(r"pip install '?refdist.*", path.read_text())]
+    wrong = [f"{path.name}: {command}" for path in [*PAGES, *sources]
+             for command in re.findall(r"pip install '?refdist.*", path.read_text())]
     assert not wrong
 
 

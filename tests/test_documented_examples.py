@@ -88,12 +88,12 @@ def test_gather_of_two_columns() -> None:
 def test_gather_on_three_axes(axis: int, shape: tuple[int, ...]) -> None:
     """Strategy.gather, second example."""
     strategy = refdist.MirroredStrategy(GPUS4)
-    one = np.arange(6, dtype=np.int32).reshape(1, 2, 3)
-    value = strategy.experimental_distribute_values_from_function(lambda _: one.copy())
+    array = np.arange(6, dtype=np.int32).reshape(1, 2, 3)
+    value = strategy.experimental_distribute_values_from_function(lambda _: array.copy())
     gathered = strategy.gather(value, axis=axis)
     assert gathered.shape == shape
     for part in np.split(gathered, 4, axis=axis):
-        assert part.tolist() == one.tolist()
+        assert part.tolist() == array.tolist()
 
 
 def test_reduce_counts_the_last_partial_batch_by_its_true_size() -> None:
@@ -139,8 +139,8 @@ def test_all_reduce_of_one_value_and_of_a_nest() -> None:
         value = refdist.constant(1.0) + replica.replica_id_in_sync_group
         return replica.all_reduce("SUM", value), replica.all_reduce("SUM", {"a": value, "b": [value]})
 
-    one, nest = strategy.run(step)
-    assert [float(x) for x in one.values] == [3.0, 3.0]
+    total, nest = strategy.run(step)
+    assert [float(x) for x in total.values] == [3.0, 3.0]
     assert [float(x) for x in nest["b"][0].values] == [3.0, 3.0]
 
 
@@ -297,7 +297,7 @@ def test_colocated_variables_are_updated_together() -> None:
         with strategy.extended.colocate_vars_with(first):
             second = refdist.Variable(2.0)
     assert [part.device for part in first.values] == [part.device for part in second.values]
-    strategy.extended.update(first, lambda one, two: one.assign(two + 10.0), args=(second,))
+    strategy.extended.update(first, lambda copy, other: copy.assign(other + 10.0), args=(second,))
     assert [float(part.numpy()) for part in first.values] == [12.0, 12.0]
 
 
@@ -327,13 +327,13 @@ def test_a_function_called_in_the_scope_makes_mirrored_variables() -> None:
 
 def test_strategies_set_one_after_another() -> None:
     """tf.distribute.experimental_set_strategy, the example beside nested scopes."""
-    one, two = refdist.OneDeviceStrategy("GPU:0"), refdist.MirroredStrategy(GPUS2)
+    first, second = refdist.OneDeviceStrategy("GPU:0"), refdist.MirroredStrategy(GPUS2)
     seen = []
     try:
-        for strategy in (one, two, None):
+        for strategy in (first, second, None):
             refdist.experimental_set_strategy(strategy)
             seen.append(refdist.get_strategy())
     finally:
         refdist.experimental_set_strategy(None)
-    assert seen[:2] == [one, two]
+    assert seen[:2] == [first, second]
     assert not refdist.has_strategy()

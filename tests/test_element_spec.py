@@ -172,7 +172,7 @@ def check(dataset: Dataset) -> None:
     for element in dataset.take(5):
         assert refdist.nest.compare([spec, element]) is None
         pairs = zip(refdist.nest.flatten(spec), refdist.nest.flatten(element), strict=True)
-        assert all(holds(one, leaf) for one, leaf in pairs), (spec, element)
+        assert all(holds(part_spec, leaf) for part_spec, leaf in pairs), (spec, element)
 
 
 @pytest.mark.parametrize("i", range(len(KNOWN)))
@@ -188,8 +188,8 @@ def test_what_is_known_is_what_tensorflow_knows_and_holds(i: int) -> None:
 
 @pytest.mark.parametrize("i", range(len(LESS)))
 def test_what_a_function_makes_is_known_by_rank_and_dtype(i: int) -> None:
-    program, ours, theirs = LESS[i]
-    assert program().element_spec == ours == common([ours, theirs])
+    program, spec_here, spec_there = LESS[i]
+    assert program().element_spec == spec_here == common([spec_here, spec_there])
     check(program())
 
 
@@ -218,16 +218,16 @@ def test_a_function_is_called_once_for_the_spec_of_all_that_comes_after_it() -> 
     assert calls == [0]
 
 
-@pytest.mark.parametrize(("results", "found"), [
+@pytest.mark.parametrize(("results", "message"), [
     ([1, 1.5], "dtype int32, this one float32"), ([[1], ([1], 2)], "this one has a tuple of length 2"),
     ([{"a": 1}, {"b": 1}], "keys"), ([(1,), (1, 2)], ""), ([np.zeros(2), np.zeros((2, 2))], "rank 1, this one 2"),
     ([1, None], "this one None"), ([Dataset.range(1), 1], "has DatasetSpec"),
     ([Dataset.range(1), Dataset.from_tensors(1.5)], "this one DatasetSpec")])
-def test_results_of_another_kind_are_named_with_the_element(results: list[Any], found: str) -> None:
+def test_results_of_another_kind_are_named_with_the_element(results: list[Any], message: str) -> None:
     numbers, following = Dataset.range(3), [results[0], results[0], results[1]]
     for made in (numbers.map(lambda i: following[int(i)]), numbers.scan(0, lambda s, i: (s, following[int(i)])),
                  numbers.map(lambda i: following[int(i)], num_parallel_calls=2)):
-        with pytest.raises(ValueError, match=rf"RD26.*element 2 .*{found}"):
+        with pytest.raises(ValueError, match=rf"RD26.*element 2 .*{message}"):
             list(made)
         assert made.element_spec is not None
     if not isinstance(results[0], Dataset) and results[1] is not None:

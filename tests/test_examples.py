@@ -66,9 +66,9 @@ SHORT = ["--epochs", "2", "--batch", "359", "--no-progress"]
 
 
 def weights(output: str) -> list[str]:
-    found = re.findall(r"weights (\w{12})$", output, re.MULTILINE)
-    assert len(found) == 2, output
-    return found
+    printed = re.findall(r"weights (\w{12})$", output, re.MULTILINE)
+    assert len(printed) == 2, output
+    return printed
 
 
 def test_workers_train_the_same_bits_in_every_world(tmp_path: Path, quick: str) -> None:
@@ -112,13 +112,13 @@ def test_async_digits_learns_simulated_and_in_processes(quick: str) -> None:
 def test_a_job_of_pytorch_trains_the_same_bits_in_every_world() -> None:
     pytest.importorskip("torch")
     job = str(ROOT / "examples" / "torch_digits.py")
-    found = []
+    weights = []
     for command in (("launch", "-n", "3"), ("run", "--workers", "3")):
         done = subprocess.run([sys.executable, "-m", "refdist", *command, job, "--epochs", "2"], capture_output=True,
                               text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
         assert (done.returncode, done.stderr) == (0, "")
-        found.append(re.findall(r"weights (\w{12})$", done.stdout, re.MULTILINE))
-    assert len(found[0]) == 3 and found[0] == found[1] == 3 * found[0][:1]
+        weights.append(re.findall(r"weights (\w{12})$", done.stdout, re.MULTILINE))
+    assert len(weights[0]) == 3 and weights[0] == weights[1] == 3 * weights[0][:1]
 
 
 def test_an_example_says_which_packages_it_needs(tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_an_example_says_which_packages_it_needs(tmp_path: Path) -> None:
 def test_a_program_of_jax_trains_the_same_bits_in_every_world() -> None:
     pytest.importorskip("jax")
     program = str(ROOT / "examples" / "jax_digits.py")
-    found = []
+    weights = []
     for command in ((program, "--replicas", "2"), ("-m", "refdist", "launch", "-n", "2", program),
                     ("-m", "refdist", "run", "--workers", "2", program)):
         done = subprocess.run([sys.executable, *command, "--epochs", "2"], capture_output=True, text=True, cwd=ROOT,
                               env={**os.environ, "PYTHONPATH": str(ROOT)})
         assert (done.returncode, done.stderr) == (0, "")
-        found.append(re.findall(r"weights (\w{12})$", done.stdout, re.MULTILINE))
-    assert len(found[0]) == 1 and found[0] == found[1] == found[2]
+        weights.append(re.findall(r"weights (\w{12})$", done.stdout, re.MULTILINE))
+    assert len(weights[0]) == 1 and weights[0] == weights[1] == weights[2]

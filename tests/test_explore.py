@@ -188,15 +188,15 @@ def test_the_reduction_runs_each_class_of_all_schedules(name: str) -> None:
     classes, results = classes_of_all(PROGRAMS[name])
     explored = explorer._Explorer(PROGRAMS[name], None, "60s")
     reduction, runs = Reduction(), 0
-    found, came = set(), set()
+    signatures, came = set(), set()
     while not reduction.finished:
         trial = explored.attempt(reduction.decide)
         reduction.learn(trial.run)
         runs += 1
         if trial.run.cut != ASLEEP:
-            found.add(signature(trial.run.steps))
+            signatures.add(signature(trial.run.steps))
             came.add(str(trial.came))
-    assert found == classes
+    assert signatures == classes
     assert came == results
     assert runs <= 2 * len(classes)
 
@@ -458,7 +458,7 @@ def test_a_program_that_differs_from_itself_is_named_and_nothing_else() -> None:
 ])
 def test_what_depends_on_more_than_accesses_is_not_called_proved(reason: str, step: Step) -> None:
     report = refdist.explore(program(step), budget=2)
-    assert not report.proved and any(reason in one for one in report.reasons)
+    assert not report.proved and any(reason in text for text in report.reasons)
 
 
 def test_a_function_that_spins_is_bounded_and_nothing_is_proved() -> None:
@@ -467,7 +467,7 @@ def test_a_function_that_spins_is_bounded_and_nothing_is_proved() -> None:
             pass
 
     report = refdist.explore(program(spins), budget=0.5)
-    assert not report.proved and any("more than" in one for one in report.reasons)
+    assert not report.proved and any("more than" in text for text in report.reasons)
 
 
 def test_a_task_that_is_lost_and_no_function_at_all_are_not_called_proved() -> None:

@@ -44,18 +44,18 @@ def local(strategy: Any, value: Any) -> Any:
 def test_means_of_floats_keep_their_dtype(strategy: Any, name: str) -> None:
     dtype = dtype_of(name)
 
-    def mine() -> Any:
+    def contribution() -> Any:
         return np.array([1, 1.5], dtype)
-    value = strategy.run(mine)
-    found = {
-        "all_reduce": local(strategy, strategy.run(lambda: rc().all_reduce("MEAN", mine()))),
-        "scalar": local(strategy, strategy.run(lambda: rc().all_reduce("MEAN", mine()[1]))),
+    value = strategy.run(contribution)
+    means = {
+        "all_reduce": local(strategy, strategy.run(lambda: rc().all_reduce("MEAN", contribution()))),
+        "scalar": local(strategy, strategy.run(lambda: rc().all_reduce("MEAN", contribution()[1]))),
         "reduce": strategy.reduce("MEAN", value, axis=None),
-        "plain": strategy.reduce("MEAN", mine(), axis=None),
-        "reduce along": strategy.reduce("MEAN", strategy.run(lambda: mine()[None]), axis=0),
+        "plain": strategy.reduce("MEAN", contribution(), axis=None),
+        "reduce along": strategy.reduce("MEAN", strategy.run(lambda: contribution()[None]), axis=0),
         "reduce_to": strategy.extended.reduce_to("MEAN", value, "CPU:0"),
     }
-    for call, array in found.items():
+    for call, array in means.items():
         assert array.dtype == dtype, call
         assert np.ravel(array)[-1] == 1.5, call
     assert strategy.reduce("SUM", value, axis=None).dtype == dtype
@@ -94,11 +94,11 @@ def test_means_of_small_ints_are_floats_as_those_of_int8(strategy: Any, name: st
 
 def test_means_are_rounded_once() -> None:
     """The divisor is exact, although bfloat16 has no 257 and float16 no 2049."""
-    found = {}
+    means = {}
     for dtype, count in ((dtype_of("bfloat16"), 257), (np.dtype(np.float16), 2049), (np.dtype(np.float16), 70_000)):
         parts = refdist.get_strategy().reduce("MEAN", np.where(np.arange(count) == 0, 1000, 0).astype(dtype), axis=0)
-        found[count] = float(parts), float((np.float32(1000) / np.float32(count)).astype(dtype))
-    assert all(mine == exact for mine, exact in found.values()), found
+        means[count] = float(parts), float((np.float32(1000) / np.float32(count)).astype(dtype))
+    assert all(mean == exact for mean, exact in means.values()), means
 
 
 def test_casts_lose_no_kind() -> None:

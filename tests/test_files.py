@@ -116,8 +116,8 @@ def test_files_are_read_in_turn(tmp_path: Path) -> None:
               2: "a0 a1 c0 a2 d0 d1", 9: "a0 c0 d0 a1 d1 a2"}
     for number, order in orders.items():
         for kind, ending in ((TFRecordDataset, ""), (TextLineDataset, ".txt")):
-            found = kind([tmp_path / f"{name}{ending}" for name in "abcd"], num_parallel_reads=number)
-            assert b" ".join(found).decode() == order
+            lines = kind([tmp_path / f"{name}{ending}" for name in "abcd"], num_parallel_reads=number)
+            assert b" ".join(lines).decode() == order
     for bad, error in ((0, ValueError), (-2, ValueError), (2.5, TypeError)):
         with pytest.raises(error, match=r"RD(25|34).*num_parallel_reads is"):
             TFRecordDataset(tmp_path / "a", num_parallel_reads=bad)

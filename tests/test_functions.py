@@ -37,9 +37,9 @@ def test_numbers_and_lists_become_arrays(returned: Any, dtype: Any, shape: tuple
         "flat_map": Dataset.range(2).flat_map(lambda x: Dataset.from_tensors((x, returned)))}
     for name, dataset in programs.items():
         for element in dataset:
-            found = element[1]
-            assert (found.dtype, found.shape) == (dtype, shape), name
-            assert np.array_equal(found, returned), name
+            result = element[1]
+            assert (result.dtype, result.shape) == (dtype, shape), name
+            assert np.array_equal(result, returned), name
 
 
 @pytest.mark.parametrize("method", ["generator", "signature", "view", "list", "map", "threads", "scan", "state"])
@@ -274,9 +274,9 @@ def test_options_of_a_dataset_do_not_change() -> None:
     changed = options.merge(Options(deterministic=True))
     assert changed == Options(options.experimental_distribute, True)
     dataset = Dataset.range(3).with_options(options)
-    for mine in (dataset.options(), dataset.batch(2).options(), Dataset.range(3).options()):
-        for there, name, value in ((mine, "deterministic", True),
-                                   (mine.experimental_distribute, "auto_shard_policy", AutoShardPolicy.DATA)):
+    for fixed in (dataset.options(), dataset.batch(2).options(), Dataset.range(3).options()):
+        for there, name, value in ((fixed, "deterministic", True),
+                                   (fixed.experimental_distribute, "auto_shard_policy", AutoShardPolicy.DATA)):
             with pytest.raises(ValueError, match=r"RD34.*the options of a dataset"):
                 setattr(there, name, value)
     changed.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
@@ -319,9 +319,9 @@ def test_padding_is_of_the_kind_of_the_rows() -> None:
 
 
 def ragged() -> np.ndarray[Any, Any]:
-    found = np.empty(4, object)
-    found[:] = [np.arange(i) for i in (1, 2, 3, 4)]
-    return found
+    rows = np.empty(4, object)
+    rows[:] = [np.arange(i) for i in (1, 2, 3, 4)]
+    return rows
 
 
 def test_rows_of_different_lengths_are_an_array_of_arrays() -> None:

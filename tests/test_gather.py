@@ -84,7 +84,7 @@ def together(address: list[Any], cluster: Mapping[str, str], ranks: tuple[int, .
 
 
 def test_they_meet_and_ask_what_mpi_asks(server: list[Any], cluster: dict[str, str]) -> None:
-    lines = [pmi.Line(found) for found in together(server, cluster)]
+    lines = [pmi.Line(text) for text in together(server, cluster)]
 
     def ask(rank: int, question: str) -> str:
         lines[rank].send(question)
@@ -109,7 +109,7 @@ def test_they_meet_and_ask_what_mpi_asks(server: list[Any], cluster: dict[str, s
 
 def test_one_that_leaves_before_all_have_started_mpi_ends_the_others(
         server: list[Any], cluster: dict[str, str]) -> None:
-    lines = [pmi.Line(found) for found in together(server, cluster)]
+    lines = [pmi.Line(text) for text in together(server, cluster)]
     lines[0].send("cmd=barrier_in")
     lines[1].socket.close()
     assert [lines[0].receive(), lines[2].receive()] == ["", ""]
@@ -177,9 +177,9 @@ def test_those_who_do_not_come_are_named(server: list[Any], cluster: dict[str, s
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def test_strangers_are_neither_believed_nor_waited_for(cluster: dict[str, str]) -> None:
@@ -197,9 +197,9 @@ def test_strangers_are_neither_believed_nor_waited_for(cluster: dict[str, str]) 
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(isinstance(found, socket.socket) for found in results), results
-    for one in (*results, silent, noise):
-        one.close()
+    assert all(isinstance(result, socket.socket) for result in results), results
+    for connection in (*results, silent, noise):
+        connection.close()
 
 
 TWO = {Task("worker", 0): "one:2222", Task("worker", 1): "two:2222"}
@@ -282,9 +282,9 @@ def test_n_shells_are_one_job(cluster: dict[str, int], script: Path) -> None:
     jobs = [(job, i) for job, count in cluster.items() for i in range(count)]
     # The first one comes last.
     shells = [shell(script, addresses, job, i, REFDIST_TEST_RUN=run) for job, i in reversed(jobs)]
-    said = [one.communicate(timeout=HANG) for one in shells]
-    assert [one.returncode for one in shells] == [0] * len(jobs), said
-    assert said == [(f"{job} {i} {len(jobs):.1f} {len(jobs)}\n", "") for job, i in reversed(jobs)]
+    printed = [shell.communicate(timeout=HANG) for shell in shells]
+    assert [shell.returncode for shell in shells] == [0] * len(jobs), printed
+    assert printed == [(f"{job} {i} {len(jobs):.1f} {len(jobs)}\n", "") for job, i in reversed(jobs)]
     assert left_of(run) == []
 
 
@@ -294,9 +294,9 @@ def test_a_lost_worker_is_named_in_each_shell(script: Path) -> None:
     run = uuid.uuid4().hex
     cluster = {"worker": [f"localhost:{20000 + int(run[:4], 16) % 30000}", "localhost:1"]}
     shells = [shell(script, cluster, "worker", i, "--kill", REFDIST_TEST_RUN=run) for i in range(2)]
-    said = [one.communicate(timeout=HANG)[1] for one in shells]
-    assert [one.returncode for one in shells] == [70, 137], said
-    assert "worker 1 died" in said[0] and said[1] == "[worker 1] was killed by SIGKILL\n"
+    printed = [shell.communicate(timeout=HANG)[1] for shell in shells]
+    assert [shell.returncode for shell in shells] == [70, 137], printed
+    assert "worker 1 died" in printed[0] and printed[1] == "[worker 1] was killed by SIGKILL\n"
     assert left_of(run) == []
 
 
@@ -311,8 +311,8 @@ def test_shells_on_several_hosts_are_one_job(script: Path, tmp_path: Path) -> No
         cluster = {"worker": [f"{name}:12345" for name in hosts.names]}
         shells = [shell(script, cluster, "worker", i, before=hosts.inside(name), REFDIST_TOKEN="secret", **OFI)
                   for i, name in enumerate(hosts.names)]
-        said = [one.communicate(timeout=HANG) for one in shells]
-        assert [one.returncode for one in shells] == [0, 0], said
-        assert [out for out, _ in said] == [f"worker {i} 2.0 2\n" for i in range(2)]
+        printed = [shell.communicate(timeout=HANG) for shell in shells]
+        assert [shell.returncode for shell in shells] == [0, 0], printed
+        assert [out for out, _ in printed] == [f"worker {i} 2.0 2\n" for i in range(2)]
     finally:
         hosts.remove()

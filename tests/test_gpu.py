@@ -36,14 +36,14 @@ def test_everything_a_replica_gets_lies_on_its_device(cupy: Any) -> None:
     dataset = strategy.experimental_distribute_dataset([np.arange(8, dtype=np.float32)])
 
     def step(batch: Any, plain: Any) -> None:
-        mine = number() % gpus
+        device = number() % gpus
         gathered = replica().all_gather(batch, 0)
         reduced, rows = replica().all_reduce("SUM", [refdist.constant(1.0), batch])
         variable.assign_add(batch)
         for array in (batch, plain, gathered, reduced, rows, refdist.constant(1), variable.read_value()):
             assert isinstance(array, cupy.ndarray)
-            assert device_of(array) == mine
-        assert cupy.cuda.runtime.getDevice() == mine
+            assert device_of(array) == device
+        assert cupy.cuda.runtime.getDevice() == device
         assert refdist.array_module() is cupy
 
     strategy.run(step, args=(next(iter(dataset)), np.zeros(3)))
@@ -55,11 +55,11 @@ def test_memory_is_not_used_again_before_another_device_has_copied_it(two: Any) 
     strategy = mirrored(2)
 
     def step() -> Any:
-        mine = two.ones(1000, "float32") * (number() + 1)
+        contribution = two.ones(1000, "float32") * (number() + 1)
         everybody = replica().merge_call(
-            lambda s, x: current_backend().put(x.values[0], canonical("GPU:1")), args=(mine,))
+            lambda s, x: current_backend().put(x.values[0], canonical("GPU:1")), args=(contribution,))
         if number() == 0:
-            del mine, everybody
+            del contribution, everybody
             # In the place of what was copied.
             return two.zeros(1000, "float32")
         return everybody
@@ -125,8 +125,8 @@ def test_a_variable_on_the_host_is_read_on_the_replica_s_device(cupy: Any) -> No
         assert device_of(new) == device_of(variable.read_value()) == device_of(outside.value())
         return variable * 2
 
-    found = strategy.run(step)
-    assert [device_of(part) for part in found.values] == [i % cupy.cuda.runtime.getDeviceCount() for i in range(2)]
+    result = strategy.run(step)
+    assert [device_of(part) for part in result.values] == [i % cupy.cuda.runtime.getDeviceCount() for i in range(2)]
     assert type(variable.read_value()) is np.ndarray
     assert variable.numpy().tolist() == [3, 4]
 
@@ -154,9 +154,9 @@ def test_arrays_of_another_library_come_in_without_a_copy(cupy: Any) -> None:
             return self.array
 
     def step() -> Any:
-        mine = cupy.ones(2, "float32")
-        assert refdist.constant(Tensor(mine)) is mine
-        return replica().all_reduce("SUM", Tensor(mine))
+        array = cupy.ones(2, "float32")
+        assert refdist.constant(Tensor(array)) is array
+        return replica().all_reduce("SUM", Tensor(array))
 
     assert host(mirrored(1).run(step)).tolist() == [1, 1]
 
@@ -174,8 +174,8 @@ def test_functions_of_the_array_module_take_variables(cupy: Any) -> None:
     strategy = mirrored(2)
     with strategy.scope():
         variable = refdist.Variable(np.float32([0, 1]))
-    found = strategy.run(lambda: refdist.array_module().exp(variable) + np.exp(variable))
-    assert host(found.values[1]) == pytest.approx([2, 2 * np.e])
+    result = strategy.run(lambda: refdist.array_module().exp(variable) + np.exp(variable))
+    assert host(result.values[1]) == pytest.approx([2, 2 * np.e])
 
 
 # --- The same results ----------------------------------------------------------------------------------------
@@ -188,10 +188,10 @@ def collectives(arrays: list[list[Any]]) -> Any:
     """What four replicas make of several arrays each, all of them in one call and one by one."""
     def step() -> Any:
         # Every second one not contiguous.
-        mine = [refdist.constant(array) if i % 2 else refdist.constant(array.T.copy()).T
-                for i, array in enumerate(arrays[number()])]
-        gathered = [replica().all_gather(array, 1) for array in mine]
-        return [*replica().all_reduce("SUM", mine), *replica().all_reduce("MEAN", mine), *gathered]
+        own = [refdist.constant(array) if i % 2 else refdist.constant(array.T.copy()).T
+               for i, array in enumerate(arrays[number()])]
+        gathered = [replica().all_gather(array, 1) for array in own]
+        return [*replica().all_reduce("SUM", own), *replica().all_reduce("MEAN", own), *gathered]
 
     return [host(part) for leaf in mirrored().run(step) for part in leaf.values]
 
@@ -212,9 +212,9 @@ def test_collectives_have_the_simulator_s_bits(gpus: int, way: str, kinds: Any, 
     expected = collectives(arrays)
     with stand_in(gpus, REFDIST_NCCL=way):
         refdist.config.set_simulated_devices(gpu=4)
-        found = collectives(arrays)
-    assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True))
-    assert len(found) == len(expected)
+        results = collectives(arrays)
+    assert all(same_bits(result, other) for result, other in zip(results, expected, strict=True))
+    assert len(results) == len(expected)
 
 
 def test_gather_of_unequal_lengths_and_of_every_kind_of_array() -> None:
@@ -230,10 +230,10 @@ def test_gather_of_unequal_lengths_and_of_every_kind_of_array() -> None:
     for gpus in (1, 2, 3):
         with stand_in(gpus):
             refdist.config.set_simulated_devices(gpu=4)
-            found = [host(part) for leaf in refdist.nest.flatten(mirrored().run(step)) for part in leaf.values]
-        assert len(found) == 20
-        assert all(np.array_equal(one, other) and one.dtype == other.dtype
-                   for one, other in zip(found, expected, strict=True))
+            gathered = [host(part) for leaf in refdist.nest.flatten(mirrored().run(step)) for part in leaf.values]
+        assert len(gathered) == 20
+        assert all(np.array_equal(array, other) and array.dtype == other.dtype
+                   for array, other in zip(gathered, expected, strict=True))
 
 
 def test_sparse_gradients_and_scattered_rows(cupy: Any) -> None:

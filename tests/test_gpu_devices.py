@@ -49,7 +49,7 @@ def test_a_training_step_waits_for_nothing(cupy: Any) -> None:
         weights = refdist.Variable(np.ones((3, 2), np.float32), aggregation=refdist.VariableAggregation.MEAN)
         seen = refdist.Variable(np.int64(0), synchronization=refdist.VariableSynchronization.ON_READ, aggregation=SUM)
     rows = strategy.run(lambda: refdist.constant(np.ones((4, 3), np.float32)))
-    one = strategy.run(lambda: refdist.constant(np.int64(4)))
+    four = strategy.run(lambda: refdist.constant(np.int64(4)))
 
     def step(x: Any, count: Any) -> Any:
         error = x @ weights.value()
@@ -58,9 +58,9 @@ def test_a_training_step_waits_for_nothing(cupy: Any) -> None:
         seen.assign_add(count)
         return replica().all_gather(error.sum(axis=0, keepdims=True), 0)
 
-    strategy.run(step, args=(rows, one))
+    strategy.run(step, args=(rows, four))
     cupy.cuda.log.clear()
-    out = strategy.run(step, args=(rows, one))
+    out = strategy.run(step, args=(rows, four))
     loss = strategy.reduce("MEAN", out, axis=None)
     assert cupy.cuda.log == []
     assert loss.shape == (4, 2)
@@ -83,12 +83,12 @@ def test_replicas_may_use_streams_between_meetings(cupy: Any) -> None:
     def step() -> Any:
         outer, inner = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
         with outer:
-            mine = cupy.ones(3, "float32") * (number() + 1)
+            contribution = cupy.ones(3, "float32") * (number() + 1)
             with inner:
                 assert current() is inner
             assert current() is outer
         current().wait_event(outer.record())
-        total = replica().all_reduce("SUM", mine)
+        total = replica().all_reduce("SUM", contribution)
         outer.wait_event(current().record())
         with outer:
             double = total * 2
@@ -128,17 +128,17 @@ def test_whoever_runs_the_replicas_may_be_in_a_stream(cupy: Any) -> None:
 
     def step(x: Any) -> Any:
         assert current().ptr == 0
-        with cupy.cuda.Stream(non_blocking=True) as mine:
+        with cupy.cuda.Stream(non_blocking=True) as stream:
             pass
-        current().wait_event(mine.record())
+        current().wait_event(stream.record())
         assert current().ptr == 0
         return replica().merge_call(lambda s, y: s.run(lambda z: replica().all_reduce("SUM", z), args=(y,)), args=(x,))
 
     with outer:
         x = cupy.ones(3, "float32")
-        found = strategy.run(step, args=(x,))
+        result = strategy.run(step, args=(x,))
         assert current() is outer
-        assert host(found.values[0] + x).tolist() == [5, 5, 5]
+        assert host(result.values[0] + x).tolist() == [5, 5, 5]
         with pytest.raises(KeyError):
             strategy.run(lambda: {}["nothing"])
         assert current() is outer
@@ -181,12 +181,12 @@ def test_nothing_of_cupy_is_replaced(monkeypatch: Any) -> None:
             rows = refdist.Variable(np.zeros((4, 2), np.float32), aggregation=SUM)
 
         def step(inside: bool) -> Any:
-            mine = refdist.constant(np.float32([1, 2])) + number()
+            contribution = refdist.constant(np.float32([1, 2])) + number()
             with cupy.cuda.Stream():
                 if inside:
-                    replica().all_reduce("SUM", mine)
-            rows.scatter_add(refdist.IndexedSlices(replica().all_gather(mine[None], 0), np.arange(4)))
-            return replica().all_reduce("MEAN", mine)
+                    replica().all_reduce("SUM", contribution)
+            rows.scatter_add(refdist.IndexedSlices(replica().all_gather(contribution[None], 0), np.arange(4)))
+            return replica().all_reduce("MEAN", contribution)
 
         shared = strategy.run(step, args=(False,)).values[0]
         with pytest.raises(RuntimeError, match="RD09"):
@@ -212,10 +212,10 @@ def test_a_stream_that_a_replica_leaves_current_is_nobody_else_s(cupy: Any) -> N
         return cupy.ones(2, "float32") * (number() + 1)
 
     strategy = mirrored()
-    found = strategy.run(step)
+    result = strategy.run(step)
     if cupy.cuda.runtime.getDeviceCount() == 1:
         assert cupy.cuda.get_current_stream().ptr == 0
-        assert host(strategy.reduce("SUM", found, axis=None)).tolist() == [10, 10]
+        assert host(strategy.reduce("SUM", result, axis=None)).tolist() == [10, 10]
 
 
 def test_a_difference_between_copies_is_said_when_it_is_known(cupy: Any) -> None:
@@ -254,13 +254,13 @@ def test_shared_arrays_cannot_be_written_to(cupy: Any, write: str) -> None:
 
 def test_shared_arrays_are_read_and_handed_out_as_read_only(cupy: Any) -> None:
     def step() -> None:
-        mine = refdist.constant(np.complex64([1 + 2j]))
-        x = replica().all_reduce("SUM", mine)
+        original = refdist.constant(np.complex64([1 + 2j]))
+        x = replica().all_reduce("SUM", original)
         assert host(x.real).tolist() == [2]
         assert host(x.imag).tolist() == [4]
         assert host(x.byteswap().byteswap()).tolist() == [2 + 4j]
-        assert [one.__cuda_array_interface__["data"] for one in (x, mine, x.copy())] == [
-            (x.data.ptr, True), (mine.data.ptr, False), (x.copy().data.ptr, False)]
+        assert [array.__cuda_array_interface__["data"] for array in (x, original, x.copy())] == [
+            (x.data.ptr, True), (original.data.ptr, False), (x.copy().data.ptr, False)]
         assert x.__dlpack__(copy=True) is not None
         y = x + 1
         y.imag = 0
@@ -288,9 +288,9 @@ def test_a_result_of_arithmetic_becomes_read_only_where_it_is_stored(cupy: Any) 
         variable = refdist.Variable(np.float32([1, 2]), aggregation=SUM)
 
     def step() -> None:
-        mine = variable.read_value() * 2
-        variable.assign(mine)
-        mine += 1  # one's own still
+        doubled = variable.read_value() * 2
+        variable.assign(doubled)
+        doubled += 1  # one's own still
 
     strategy.run(step)
     assert variable.numpy().tolist() == [4, 8]

@@ -50,8 +50,8 @@ def columns(draw: Any, least: int = 1, most: int = 12) -> list[Any]:
     dtype = draw(st.sampled_from(DTYPES))
     length = draw(st.sampled_from([0, 1, 3, 16, 33, 257]))
     count = draw(st.integers(least, most))
-    one = arrays_of.arrays(dtype, length, elements=elements(dtype), fill=st.nothing() if length < 40 else None)
-    return [draw(one) for _ in range(count)]
+    strategy = arrays_of.arrays(dtype, length, elements=elements(dtype), fill=st.nothing() if length < 40 else None)
+    return [draw(strategy) for _ in range(count)]
 
 
 def on_gpu(backend: Any, arrays: Any) -> list[Any]:
@@ -83,8 +83,8 @@ def test_a_mean_has_numpy_s_bits(backend: Any, column: list[Any], count: int) ->
         total = np.where(np.isfinite(total.real) & np.isfinite(total.imag), total, 0).astype(total.dtype)
     with np.errstate(all="ignore"):
         expected = Simulated().divide(total, count, to)
-    found = backend.to_numpy(backend.divide(*on_gpu(backend, [total]), count, to))
-    assert np.array_equal(found, expected, equal_nan=True) if total.dtype.kind == "c" else same_bits(found, expected)
+    mean = backend.to_numpy(backend.divide(*on_gpu(backend, [total]), count, to))
+    assert np.array_equal(mean, expected, equal_nan=True) if total.dtype.kind == "c" else same_bits(mean, expected)
 
 
 @COMMON
@@ -104,8 +104,8 @@ def test_changed_rows_have_numpy_s_bits(backend: Any, data: Any, dtype: str, ope
     indices = data.draw(arrays_of.arrays(np.int32, count, elements=st.integers(0, rows - 1)))
     with np.errstate(all="ignore"):
         expected = Simulated().scatter(operation, array, indices, values)
-    found = backend.to_numpy(backend.scatter(operation, *on_gpu(backend, [array, indices, values])))
-    assert same_bits(found, expected)
+    changed = backend.to_numpy(backend.scatter(operation, *on_gpu(backend, [array, indices, values])))
+    assert same_bits(changed, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -115,8 +115,8 @@ def test_nan_wins_whichever_side_it_is_on(backend: Any, operation: str, dtype: s
     array, values = np.repeat(numbers, 5)[:, None], np.tile(numbers, 5)[:, None]
     indices = np.arange(25)
     expected = Simulated().scatter(operation, array, indices, values)
-    found = backend.to_numpy(backend.scatter(operation, *on_gpu(backend, [array, indices, values])))
-    assert same_bits(found, expected)
+    changed = backend.to_numpy(backend.scatter(operation, *on_gpu(backend, [array, indices, values])))
+    assert same_bits(changed, expected)
     assert np.isnan(expected).sum() == 16
 
 
@@ -132,8 +132,8 @@ def test_bfloat16_is_rounded_after_every_addition(backend: Any) -> None:
     bfloat16 = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own").bfloat16
     random = np.random.default_rng(0)
     column = [random.standard_normal(257).astype(bfloat16) * bfloat16(10.0 ** i) for i in range(-3, 4)]
-    found = backend.to_numpy(backend.sum(on_gpu(backend, column)))
-    assert found.tobytes() == Simulated().sum(column).tobytes()
+    total = backend.to_numpy(backend.sum(on_gpu(backend, column)))
+    assert total.tobytes() == Simulated().sum(column).tobytes()
 
 
 # --- Launches ----------------------------------------------------------------------------------------------

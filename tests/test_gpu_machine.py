@@ -79,8 +79,8 @@ def test_collectives_have_the_simulator_s_bits(seed: int) -> None:
     expected = collectives(arrays)
     with real():
         refdist.config.set_simulated_devices(gpu=4)
-        found = collectives(arrays)
-    assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True))
+        results = collectives(arrays)
+    assert all(same_bits(result, other) for result, other in zip(results, expected, strict=True))
 
 
 def test_the_example_learns_the_same(cupy: Any, tmp_path: Path) -> None:
@@ -127,21 +127,21 @@ def test_replicas_may_use_streams_between_meetings(cupy: Any) -> None:
         assert context is not None
         default, stream = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
         with stream:
-            mine = cupy.full(1 << 22, context.replica_id_in_sync_group + 1, cupy.float32)
+            contribution = cupy.full(1 << 22, context.replica_id_in_sync_group + 1, cupy.float32)
             if not closed:
-                context.all_reduce("SUM", mine)
+                context.all_reduce("SUM", contribution)
         assert cupy.cuda.get_current_stream().ptr == default.ptr == 0
         default.wait_event(stream.record())
-        return context.all_reduce("SUM", mine) + 0
+        return context.all_reduce("SUM", contribution) + 0
 
     strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
     with pytest.raises(RuntimeError, match=r"\[RD09\].*in replica 0 of 4.*Close the `with stream:` block"):
         strategy.run(step, args=(False,))
     assert cupy.cuda.get_current_stream().ptr == 0
     with cupy.cuda.Stream(non_blocking=True) as outer:
-        found = strategy.run(step, args=(True,))
+        result = strategy.run(step, args=(True,))
         assert cupy.cuda.get_current_stream().ptr == outer.ptr
-        assert all((host(part) == 10).all() for part in found.values)
+        assert all((host(part) == 10).all() for part in result.values)
 
 
 def test_a_difference_between_copies_is_found(cupy: Any) -> None:
@@ -192,12 +192,12 @@ def test_pytorch_computes_on_the_same_memory(cupy: Any) -> None:
     def step() -> Any:
         context = refdist.get_replica_context()
         assert context is not None
-        mine = torch.full((3,), float(context.replica_id_in_sync_group + 1), device="cuda")
-        total = context.all_reduce("SUM", mine)
+        contribution = torch.full((3,), float(context.replica_id_in_sync_group + 1), device="cuda")
+        total = context.all_reduce("SUM", contribution)
         return refdist.constant(torch.from_dlpack(total.copy()) * 2)
 
-    found = refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
-    assert host(found.values[1]).tolist() == [6, 6, 6]
+    result = refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
+    assert host(result.values[1]).tolist() == [6, 6, 6]
 
 
 def test_replicas_have_pytorch_s_streams_and_random_numbers_of_their_own(cupy: Any) -> None:

@@ -100,9 +100,9 @@ def test_an_error_of_nccl_is_said_and_the_program_goes_on(two: Any) -> None:
 
 def test_without_nccl_gpus_copy_to_each_other() -> None:
     with stand_in(2, STAND_IN_NCCL="missing"):
-        found = mirrored(2).run(lambda: replica().all_reduce("SUM", refdist.constant([number() + 1.0])))
-        assert [device_of(part) for part in found.values] == [0, 1]
-        assert host(found.values[1]).tolist() == [3]
+        total = mirrored(2).run(lambda: replica().all_reduce("SUM", refdist.constant([number() + 1.0])))
+        assert [device_of(part) for part in total.values] == [0, 1]
+        assert host(total.values[1]).tolist() == [3]
 
 
 def test_an_unknown_way_of_connecting_is_refused() -> None:
@@ -226,9 +226,9 @@ def test_the_conformance_suite_on_workers_under_mpi(environment: Any) -> None:
                    "refdist.conformance.adapters.workers", "--expected-failures", "tests/expected/gpu_workers.txt",
                    *worlds.clauses("MultiWorker 2"), gpus=1, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = re.fullmatch(r"2 processes: (?:(\d) expected failure, )?(\d+) passed", done.stdout.strip())
-    assert found and int(found[2]) > (450 if worlds.EVERY else 90), done.stdout
-    assert found[1] == "2" or not worlds.EVERY, done.stdout
+    match = re.fullmatch(r"2 processes: (?:(\d) expected failure, )?(\d+) passed", done.stdout.strip())
+    assert match and int(match[2]) > (450 if worlds.EVERY else 90), done.stdout
+    assert match[1] == "2" or not worlds.EVERY, done.stdout
 
 
 # Tests of the simulator that look at something only NumPy has, or count devices that this machine states otherwise.

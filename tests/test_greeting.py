@@ -59,10 +59,10 @@ def test_processes_with_another_refdist_are_named_at_once(way: str, number: str,
     done = run(way, tmp_path, other, "")
     assert done.returncode == 70 or is_openmpi(), done.stderr
     assert "came through" not in done.stdout and "not all workers arrived" not in done.stderr
-    told = re.findall(r"RD17\] starting: the processes do not have the same refdist: workers 0, 2 with (.*) \((.*), "
-                      r"source (\w+)\); worker 1 with (.*) \((.*), source (\w+)\)\. Install the same", done.stderr)
-    assert len(told) == 1 or is_openmpi(), done.stderr
-    version, place, source, version_1, place_1, source_1 = told[0]
+    named = re.findall(r"RD17\] starting: the processes do not have the same refdist: workers 0, 2 with (.*) \((.*), "
+                       r"source (\w+)\); worker 1 with (.*) \((.*), source (\w+)\)\. Install the same", done.stderr)
+    assert len(named) == 1 or is_openmpi(), done.stderr
+    version, place, source, version_1, place_1, source_1 = named[0]
     assert (version, version_1) == (refdist.__version__, number or refdist.__version__) and source != source_1
     assert (place.partition(":")[2], place_1.partition(":")[2]) == (str(ROOT / "refdist"), f"{other}/refdist")
 
@@ -116,7 +116,7 @@ def test_scripts_of_different_names_are_no_mistake(recwarn: pytest.WarningsRecor
     own = greeting.own()
     coordinator, worker = (own.replace(b'"script": "', b'"script": "' + name) for name in (b"train", b"serve"))
     greeting.compare([coordinator, worker, worker], 0)
-    assert [str(one.message) for one in recwarn if one.category is not ResourceWarning] == []
+    assert [str(warning.message) for warning in recwarn if warning.category is not ResourceWarning] == []
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_an_installed_refdist_is_the_one_of_its_checkout(tmp_path: Path) -> None
         shutil.copytree(ROOT / name, tmp_path / "refdist" / name, ignore=shutil.ignore_patterns("__pycache__"))
     program = ("import json; from refdist.backends.mpi import greeting\n"
                "print(greeting.__file__, json.loads(greeting.own())['source'])")
-    found = [subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(folder)}, check=True,
+    lines = [subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(folder)}, check=True,
                             cwd=tmp_path.parent, capture_output=True, text=True).stdout.split()
              for folder in (ROOT, tmp_path)]
-    assert found[0][0] != found[1][0] and found[0][1] == found[1][1]
+    assert lines[0][0] != lines[1][0] and lines[0][1] == lines[1][1]

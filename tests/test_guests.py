@@ -113,20 +113,20 @@ def test_all_reduce_gives_the_library_s_array_with_numpy_s_bits(library: Library
         plain = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
         expected = plain.run(lambda: replica().all_reduce(op, parts[number()])).values
     for result, wanted in zip(results, expected, strict=True):
-        found = library.numpy(result)
-        assert found.dtype == wanted.dtype and bits(found) == bits(wanted)
+        array = library.numpy(result)
+        assert array.dtype == wanted.dtype and bits(array) == bits(wanted)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "bfloat16", "float32"])
 def test_every_collective_gives_the_library_s_array(library: Library, strategy: Any, dtype: str) -> None:
     parts = drawn(dtype, (2, 3))
 
-    def mine() -> Any:
+    def contribution() -> Any:
         return library.array(parts[number()])
 
-    gathered = strategy.run(lambda: replica().all_gather(mine(), axis=0)).values
+    gathered = strategy.run(lambda: replica().all_gather(contribution(), axis=0)).values
     assert [bits(library.numpy(part)) for part in gathered] == [bits(np.concatenate(parts))] * 3
-    values = strategy.run(mine)
+    values = strategy.run(contribution)
     along = [part.sum(1, dtype=part.dtype) for part in parts]
     assert all(isinstance(value, library.kind) for value in values.values)
     for result, wanted in ((strategy.reduce("SUM", values, axis=None), (parts[0] + parts[1]) + parts[2]),
@@ -182,17 +182,17 @@ def test_a_variable_of_numpy_s_takes_the_library_s_values(library: Library, worl
 def test_a_replica_that_brings_another_kind_of_array_is_told(library: Library) -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
 
-    def mine() -> Any:
+    def contribution() -> Any:
         return library.array(np.ones(2, np.float32)) if number() else np.ones(2, np.float32)
 
-    for name, call in (("all_reduce", lambda: replica().all_reduce("SUM", mine())),
-                       ("all_gather", lambda: replica().all_gather([mine()], axis=0))):
+    for name, call in (("all_reduce", lambda: replica().all_reduce("SUM", contribution())),
+                       ("all_gather", lambda: replica().all_gather([contribution()], axis=0))):
         with pytest.raises(refdist.errors.InvalidArgumentError) as caught:
             strategy.run(call)
         text = str(caught.value)
         assert text.startswith(f"[RD05] {name}") and "Bring arrays of one library" in text
         assert f"replica 0 with library NumPy; replica 1 with library {library.name}" in text
-    values = strategy.run(mine)
+    values = strategy.run(contribution)
     for across in (lambda: strategy.reduce("SUM", values, axis=None), lambda: strategy.gather(values, axis=0)):
         with pytest.raises(refdist.errors.InvalidArgumentError, match=r"\[RD05\].*an array of NumPy, replica 1 one of"):
             across()

@@ -26,7 +26,7 @@ def by_numpy(arrays: list[Any]) -> tuple[bytes, int]:
     return total.tobytes(), noted.bits
 
 
-def ours(arrays: list[Any]) -> tuple[bytes, int]:
+def summed_here(arrays: list[Any]) -> tuple[bytes, int]:
     with Noted() as noted:
         total = ordered_sum(arrays)
     return total.tobytes(), noted.bits
@@ -51,7 +51,7 @@ def test_every_number_is_added_as_numpy_adds_it(dtype: Any, count: int, which: s
         arrays = [numbers(dtype, which, draw) for _ in range(count)]
         if which != "large" and dtype is np.float16:
             assert list(half_sum.left(arrays, np.empty_like(arrays[0]))) == []
-        assert ours(arrays) == by_numpy(arrays)
+        assert summed_here(arrays) == by_numpy(arrays)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -59,9 +59,9 @@ def test_equal_and_opposite_numbers_and_ties_and_zeros(dtype: Any) -> None:
     finite = EVERY.view(dtype)[np.isfinite(EVERY.view(dtype))]
     around = np.roll(finite, 1)
     for arrays in ([finite, -finite], [finite, around], [-around, finite, -around], [finite * 0, -finite * 0]):
-        assert ours(arrays) == by_numpy(arrays)
+        assert summed_here(arrays) == by_numpy(arrays)
     ulp = np.spacing(np.abs(finite.astype(np.float32))) if dtype is not np.float16 else np.spacing(np.abs(finite))
-    assert ours([finite, (ulp / 2).astype(dtype)]) == by_numpy([finite, (ulp / 2).astype(dtype)])
+    assert summed_here([finite, (ulp / 2).astype(dtype)]) == by_numpy([finite, (ulp / 2).astype(dtype)])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -73,7 +73,7 @@ def test_one_special_number_among_many_is_seen(dtype: Any, special: Any) -> None
             arrays = [np.ones(3 * half_sum._BLOCK + 5, dtype) for _ in range(3)]
             arrays[holder][place] = value
             arrays[(holder + 1) % 3][place] = value if special == "max" else -1000
-            assert ours(arrays) == by_numpy(arrays)
+            assert summed_here(arrays) == by_numpy(arrays)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -90,7 +90,7 @@ def test_numbers_that_the_processor_takes_for_0_are_left_to_numpy(monkeypatch: p
     monkeypatch.setattr(half_sum, "_SMALL", np.int32([0]))
     small = np.full(half_sum.FEWEST, 6e-8, np.float16)
     assert list(half_sum.left([small, small], np.empty_like(small))) == [slice(0, half_sum.FEWEST)]
-    assert ours([small, small]) == by_numpy([small, small])
+    assert summed_here([small, small]) == by_numpy([small, small])
 
 
 def test_what_it_is_not_for() -> None:

@@ -80,7 +80,7 @@ def test_a_replica_that_is_missing_leaves_those_that_wait() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
     with pytest.raises(RuntimeError, match="RD01") as caught:
         strategy.run(lambda: rc().all_reduce("SUM", 1.0) if rc().replica_id_in_sync_group != 1 else None)
-    assert [one.who for one in caught.value.history] == ["replicas 0, 2"]  # type: ignore[attr-defined]
+    assert [entry.who for entry in caught.value.history] == ["replicas 0, 2"]  # type: ignore[attr-defined]
 
 
 def test_each_simulated_worker_has_a_history_of_its_own() -> None:
@@ -98,8 +98,8 @@ def test_each_simulated_worker_has_a_history_of_its_own() -> None:
             histories.append(error.history)  # type: ignore[attr-defined]
 
     refdist.simulate_workers(program, 2)
-    assert [[one.shape for one in history] for history in histories] == [["()", "(2,)"], ["()", "(3,)"]]
-    assert [{one.who for one in history} for history in histories] == [{"worker 0"}, {"worker 1"}]
+    assert [[entry.shape for entry in history] for history in histories] == [["()", "(2,)"], ["()", "(3,)"]]
+    assert [{entry.who for entry in history} for history in histories] == [{"worker 0"}, {"worker 1"}]
 
 
 def test_an_error_that_passes_two_runs_has_one_history(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,4 +112,4 @@ def test_an_error_that_passes_two_runs_has_one_history(monkeypatch: pytest.Monke
     with pytest.raises(ValueError, match="RD04") as caught:
         refdist.simulate_workers(program, 1, 2)
     assert sum(note.startswith("The last rendezvous:") for note in caught.value.__notes__) == 1
-    assert [one.who for one in caught.value.history] == ["replica 0", "replica 1"]  # type: ignore[attr-defined]
+    assert [entry.who for entry in caught.value.history] == ["replica 0", "replica 1"]  # type: ignore[attr-defined]

@@ -28,9 +28,9 @@ from refdist.train import Checkpoint, CheckpointManager, latest_checkpoint, load
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_changed_inputs_are_refused_and_change_nothing(name: str, tmp_path: Path) -> None:
-    found = attack(TARGETS[name][0](tmp_path / "guarded"), 1, range(300 if name == "folders" else 1500))
-    assert found["taken"] > 0
-    assert found["refused"] > 0 or name in ("lines", "answers")
+    counts = attack(TARGETS[name][0](tmp_path / "guarded"), 1, range(300 if name == "folders" else 1500))
+    assert counts["taken"] > 0
+    assert counts["refused"] > 0 or name in ("lines", "answers")
 
 
 @pytest.mark.slow
@@ -190,17 +190,17 @@ def entry(dtype: str, shape: Any, begin: int, end: int) -> dict[str, Any]:
 
 
 def made(path: Path, header: Any, body: bytes = b"", **note: Any) -> str:
-    told = {"crc32": {}, "aliases": {}, "raw": {}, "states": {}, "format": 2, **note}
+    note_of_file = {"crc32": {}, "aliases": {}, "raw": {}, "states": {}, "format": 2, **note}
     arrays = files._library()
-    for key, one in header.items():
-        begin, end = one["data_offsets"]
-        alone = json.dumps({key: {**one, "data_offsets": [0, end - begin]}}).encode()
+    for key, entry in header.items():
+        begin, end = entry["data_offsets"]
+        alone = json.dumps({key: {**entry, "data_offsets": [0, end - begin]}}).encode()
         try:
             data = struct.pack("<Q", len(alone)) + alone + body[begin:end]
-            told["crc32"].setdefault(key, files._checksum(arrays.load(data)[key]))
+            note_of_file["crc32"].setdefault(key, files._checksum(arrays.load(data)[key]))
         except Exception:
-            told["crc32"].setdefault(key, 0)
-    text = json.dumps(told)
+            note_of_file["crc32"].setdefault(key, 0)
+    text = json.dumps(note_of_file)
     text = text.replace('"DEEP"', "[" * 100_000 + "]" * 100_000)
     whole = json.dumps({"__metadata__": {"refdist": text, "crc32": str(zlib.crc32(text.encode()))}, **header}).encode()
     path.write_bytes(struct.pack("<Q", len(whole)) + whole + body)
@@ -290,8 +290,8 @@ def test_a_file_that_does_not_fit_into_memory_is_not_called_damaged(tmp_path: Pa
 # Files of records.
 
 def record(length: int, data: bytes) -> bytes:
-    told = struct.pack("<Q", length)
-    return told + masked(told) + data + masked(data)
+    stated = struct.pack("<Q", length)
+    return stated + masked(stated) + data + masked(data)
 
 
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**63 - 1, 2**40, 2**32, 6])

@@ -77,7 +77,7 @@ def test_what_a_replica_sets_is_its_own_and_ends_with_it(change: Callable[[], ob
 
     outcomes = [strategy.experimental_local_results(strategy.run(step)) for _ in range(3)]
     # What was there before, and then what the replica has set itself.
-    assert len({one for run in outcomes for one in run}) == 1
+    assert len({outcome for run in outcomes for outcome in run}) == 1
     assert outcomes[0][0][0] != outcomes[0][0][1] == outcomes[0][0][2]
     assert (COLOR.get(), decimal.getcontext().prec, np.geterr()) == here
 
@@ -149,7 +149,7 @@ def test_functions_of_a_coordinator_have_the_context_in_which_they_were_schedule
     for change in SETTERS:
         scheduled = [coordinator.schedule(change) for _ in range(4)]
         coordinator.join()
-        assert len({one.fetch() for one in scheduled}) == 1
+        assert len({remote.fetch() for remote in scheduled}) == 1
     token = COLOR.set("green")
     green = coordinator.schedule(paint)
     COLOR.reset(token)
@@ -174,7 +174,7 @@ def test_functions_of_datasets_have_the_context_of_the_reader(calls: int | None,
 @pytest.mark.parametrize("change", SETTERS)
 def test_what_functions_of_datasets_set_in_threads_stays_there(change: Callable[[], object]) -> None:
     dataset = refdist.data.Dataset.range(6).map(lambda _: str(change()), num_parallel_calls=2)
-    assert len({str(one) for one in dataset} | {str(one) for one in dataset.prefetch(2)} | {str(change())}) == 1
+    assert len({str(x) for x in dataset} | {str(x) for x in dataset.prefetch(2)} | {str(change())}) == 1
 
 
 class Kept:
@@ -193,4 +193,4 @@ def test_a_parked_replica_keeps_nothing_of_its_context() -> None:
 
     strategy.run(step)
     gc.collect()
-    assert [one() for one in gone] == [None, None]
+    assert [reference() for reference in gone] == [None, None]

@@ -50,31 +50,32 @@ def test_a_summary_counts_calls_and_bytes() -> None:
             rc().all_reduce("SUM", np.zeros(4, np.float32))
         rc().all_gather([np.zeros(2, np.int64), np.zeros(1, np.int32)], 0)
 
-    found = recorded(step, 3).summary()
+    summary = recorded(step, 3).summary()
     line = step.__code__.co_firstlineno
-    assert found.kinds == [Calls("all_reduce", 3, 3 * 3 * 16), Calls("all_gather", 1, 3 * 20)]
-    assert [one.what for one in found.lines] == [
+    assert summary.kinds == [Calls("all_reduce", 3, 3 * 3 * 16), Calls("all_gather", 1, 3 * 20)]
+    assert [calls.what for calls in summary.lines] == [
         f"{__file__}:{line + 2} all_reduce", f"{__file__}:{line + 3} all_gather"]
-    assert found.counts["runs"] == 1 and found.counts["replicas"] == 3 and found.counts["errors"] == 0
-    assert [(one.who, one.rendezvous, one.last) for one in found.waiting] == [
+    assert summary.counts["runs"] == 1 and summary.counts["replicas"] == 3 and summary.counts["errors"] == 0
+    assert [(waiting.who, waiting.rendezvous, waiting.last) for waiting in summary.waiting] == [
         ("replica 0", 4, 0), ("replica 1", 4, 0), ("replica 2", 4, 4)]
-    assert found.waiting[0].seconds > found.waiting[1].seconds > found.waiting[2].seconds == 0.0
-    assert "all_gather           1     60" in str(found)
+    assert summary.waiting[0].seconds > summary.waiting[1].seconds > summary.waiting[2].seconds == 0.0
+    assert "all_gather           1     60" in str(summary)
 
 
 def test_a_summary_says_who_is_waited_for() -> None:
     with refdist.config.replica_order(3):
-        found = recorded(lambda: [rc().all_reduce("SUM", 1.0) for _ in range(2)], 4).summary()
-    assert sum(one.last for one in found.waiting) == 2 and max(one.last for one in found.waiting) == 2
-    [last] = [one for one in found.waiting if one.last]
+        summary = recorded(lambda: [rc().all_reduce("SUM", 1.0) for _ in range(2)], 4).summary()
+    came_last = [waiting.last for waiting in summary.waiting]
+    assert sum(came_last) == 2 and max(came_last) == 2
+    [last] = [waiting for waiting in summary.waiting if waiting.last]
     assert last.who != "replica 3" and last.seconds == 0.0
 
 
 def test_a_summary_of_workers(kept: Recording) -> None:
-    found = kept.summary()
-    assert found.counts == {"workers": 2, "replicas": 4, "runs": 9, "steps": 4, "rows": 8, "variables": 2, "writes": 4,
-                            "warnings": 0, "errors": 1}
-    assert {one.who for one in found.waiting} == {*(f"replica {i}" for i in range(4)), "worker 0", "worker 1"}
+    summary = kept.summary()
+    assert summary.counts == {"workers": 2, "replicas": 4, "runs": 9, "steps": 4, "rows": 8, "variables": 2,
+                              "writes": 4, "warnings": 0, "errors": 1}
+    assert {waiting.who for waiting in summary.waiting} == {*(f"replica {i}" for i in range(4)), "worker 0", "worker 1"}
     assert str(Recording().summary()).startswith("0 workers")
 
 
@@ -85,27 +86,28 @@ def test_the_first_difference_has_both_sides() -> None:
         return recorded(lambda: [rc().all_reduce("SUM", float(i == 2 and rc().replica_id_in_sync_group == rank))
                                  for i in range(4)])
 
-    one, same, other = (program(rank) for rank in (1, 1, 5))
-    assert one.diff(same) is None
-    found = one.diff(other)
-    assert found is not None and found.mine is not None and found.theirs is not None
-    assert (found.mine["rendezvous"], found.mine.replica, found.fields) == (3, 1, ("contributed",))
-    assert found.mine["contributed"][0]["items"] == 1.0 and found.theirs["contributed"][0]["items"] == 0.0
-    assert one.events[:found.number] == other.events[:found.number]
-    text = str(found)
-    assert text.startswith(f"event {found.number} differs in contributed\n  this: meet all_reduce (")
+    first, same, second = (program(rank) for rank in (1, 1, 5))
+    assert first.diff(same) is None
+    difference = first.diff(second)
+    assert difference is not None and difference.mine is not None and difference.theirs is not None
+    assert (difference.mine["rendezvous"], difference.mine.replica, difference.fields) == (3, 1, ("contributed",))
+    assert difference.mine["contributed"][0]["items"] == 1.0 and difference.theirs["contributed"][0]["items"] == 0.0
+    assert first.events[:difference.number] == second.events[:difference.number]
+    text = str(difference)
+    assert text.startswith(f"event {difference.number} differs in contributed\n  this: meet all_reduce (")
     assert "on worker 0, replica 1, run 1" in text
 
 
 def test_a_recording_that_goes_on_differs_where_the_other_ends() -> None:
-    one = recorded(lambda: None)
-    again = replace(one.events[0], id=len(one.events))
-    longer = Recording([*one.events, again])
-    found = one.diff(longer)
-    assert found is not None and (found.number, found.mine, found.theirs) == (len(one.events), None, again)
+    short = recorded(lambda: None)
+    again = replace(short.events[0], id=len(short.events))
+    longer = Recording([*short.events, again])
+    difference = short.diff(longer)
+    assert difference is not None
+    assert (difference.number, difference.mine, difference.theirs) == (len(short.events), None, again)
     assert re.fullmatch(r"only the other recording has event 6: run \S+<lambda> \(.*test_insight.py:\d+\) on worker 0, "
-                        "run 1", str(found))
-    back = longer.diff(one)
+                        "run 1", str(difference))
+    back = longer.diff(short)
     assert back is not None and str(back).startswith("only this recording")
 
 
@@ -115,8 +117,8 @@ def test_times_and_folders_do_not_count(kept: Recording) -> None:
         for event in kept.events]
     assert kept.diff(Recording(moved)) is None
     moved[5] = type(moved[5]).of_json({**moved[5].as_json(), "worker": 7})
-    found = kept.diff(Recording(moved))
-    assert found is not None and found.number == 5
+    difference = kept.diff(Recording(moved))
+    assert difference is not None and difference.number == 5
 
 
 # --- Traces --------------------------------------------------------------------------------------------------
@@ -221,8 +223,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def columns(svg: str) -> list[tuple[list[str], list[str], int]]:
     """The texts, the colors and the number of dots of each column."""
-    return [([one.text or "" for one in group.iter(f"{SVG}text")],
-             sorted({one.get("fill", "") for one in group.iter(f"{SVG}circle")}),
+    return [([text.text or "" for text in group.iter(f"{SVG}text")],
+             sorted({circle.get("fill", "") for circle in group.iter(f"{SVG}circle")}),
              len(list(group.iter(f"{SVG}circle")))) for group in ElementTree.fromstring(svg).iter(f"{SVG}g")]
 
 
@@ -239,16 +241,16 @@ def test_a_picture_has_a_column_for_each_rendezvous_and_a_red_one_where_they_do_
     good, bad = columns(recording.svg())
     assert good == ([f"all_reduce test_insight.py:{line + 1}"], ["#1565c0"], 4)
     assert bad == (["all_reduce", *[str(line + 5)] * 2, str(line + 3), str(line + 5)], ["#c62828"], 4)
-    texts = [one.text for one in ElementTree.fromstring(recording.svg()).iter(f"{SVG}text")]
+    texts = [text.text for text in ElementTree.fromstring(recording.svg()).iter(f"{SVG}text")]
     assert texts[:4] == [f"replica {i}" for i in range(4)]
 
 
 def test_a_picture_of_workers(kept: Recording) -> None:
-    found = columns(kept.svg())
+    drawn = columns(kept.svg())
     exchanges = {event["exchange"] for event in kept.events if event.kind == "exchange"}
     met = {(event.worker, event["rendezvous"]) for event in kept.events if event.kind == "meet"}
-    assert len(found) == len(exchanges) + len(met)
-    assert [number for _, colours, number in found if colours == ["#c62828"]] == [2]
+    assert len(drawn) == len(exchanges) + len(met)
+    assert [number for _, colours, number in drawn if colours == ["#c62828"]] == [2]
     assert ElementTree.fromstring(Recording().svg()) is not None
 
 

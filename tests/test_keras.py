@@ -96,9 +96,9 @@ def test_the_variance_of_numbers_far_from_zero_is_that_of_their_distances(dtype:
             assert tuple(moment.shape) == ((1, 2) if keepdims else (2,))
         assert moment.reshape(-1).tolist() == [1.25, 1.25]
     layer = keras.layers.BatchNormalization(dtype=dtype)
-    found = keras.ops.convert_to_numpy(keras.ops.cast(layer(x, training=True), "float32"))
+    normalized = keras.ops.convert_to_numpy(keras.ops.cast(layer(x, training=True), "float32"))
     wanted = np.array([-1.5, -0.5, 0.5, 1.5]) / np.sqrt(1.25 + 1e-3)
-    assert found[:, 0] == pytest.approx(wanted, rel=1e-2 if "16" in dtype else 1e-6)
+    assert normalized[:, 0] == pytest.approx(wanted, rel=1e-2 if "16" in dtype else 1e-6)
 
 
 # --- Variables -----------------------------------------------------------------------------------------------
@@ -163,7 +163,8 @@ def test_a_gradient_is_asked_of_the_tensor_that_was_read() -> None:
         [gradient] = torch.autograd.grad(loss, [weight.value])
         return gradient
 
-    assert [one.tolist() for one in strategy.experimental_local_results(strategy.run(step))] == [[1.0, 1.0], [2.0, 2.0]]
+    gradients = strategy.experimental_local_results(strategy.run(step))
+    assert [gradient.tolist() for gradient in gradients] == [[1.0, 1.0], [2.0, 2.0]]
 
 
 def test_a_layer_that_is_built_in_replicas_is_built_once() -> None:
@@ -172,7 +173,7 @@ def test_a_layer_that_is_built_in_replicas_is_built_once() -> None:
         model = keras.Sequential([keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
     results = strategy.run(lambda: model(torch.ones((4, 2)), training=True).detach())
     assert len(model.variables) == 8 and len(model.trainable_variables) == 6
-    assert len({tuple(one.ravel().tolist()) for one in strategy.experimental_local_results(results)}) == 1
+    assert len({tuple(output.ravel().tolist()) for output in strategy.experimental_local_results(results)}) == 1
 
 
 def test_what_replicas_add_to_a_summed_variable_is_added_once() -> None:
@@ -289,9 +290,9 @@ def test_each_replica_has_keras_s_scopes_of_its_own() -> None:
 
     strategy = mirrored(2)
     with keras.name_scope("outer"):
-        found: Any = strategy.run(step)
+        scopes: Any = strategy.run(step)
         assert current_path() == "outer"
-    assert [strategy.experimental_local_results(one) for one in found] == [
+    assert [strategy.experimental_local_results(per_replica) for per_replica in scopes] == [
         ("outer/r0", "outer/r1"), ("float64", "float16")]
     assert current_path() == "" and get_autocast_scope() is None
 
@@ -315,7 +316,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_step_is_the_same_on_any_number_of_replicas_and_without_refdist(name: str) -> None:
     x, y = rows(8)
-    found = {}
+    values = {}
     for replicas in (0, 1, 2, 4):
         strategy = refdist.get_strategy() if replicas == 0 else mirrored(replicas)
         with strategy.scope():
@@ -324,9 +325,9 @@ def test_a_step_is_the_same_on_any_number_of_replicas_and_without_refdist(name: 
         for _ in range(4):
             for shares in strategy.experimental_distribute_dataset([(torch.as_tensor(x), torch.as_tensor(y))]):
                 strategy.run(gradient_step(model, optimizer), args=shares)
-        found[replicas] = [np.asarray(one.numpy()) for one in [*model.variables, *optimizer.variables]]
+        values[replicas] = [np.asarray(variable.numpy()) for variable in [*model.variables, *optimizer.variables]]
     for replicas in (1, 2, 4):
-        for array, other in zip(found[replicas], found[0], strict=True):
+        for array, other in zip(values[replicas], values[0], strict=True):
             np.testing.assert_allclose(array, other, rtol=2e-6, atol=1e-7)
 
 
@@ -340,10 +341,11 @@ def test_a_stateless_step_is_the_same_on_every_replica() -> None:
     def step() -> Any:
         replica: Any = refdist.get_replica_context()
         gradient = torch.tensor([1.0, 2.0]) * (replica.replica_id_in_sync_group + 1)
-        return optimizer.stateless_apply([one.value for one in optimizer.variables], [gradient], [weight.value])[0][0]
+        slots = [variable.value for variable in optimizer.variables]
+        return optimizer.stateless_apply(slots, [gradient], [weight.value])[0][0]
 
     new = strategy.experimental_local_results(strategy.run(step))
-    assert [one.tolist() for one in new] == [[-0.5, -1.0]] * 2
+    assert [result.tolist() for result in new] == [[-0.5, -1.0]] * 2
     assert numbers(weight) == [1.0, 2.0] and int(optimizer.iterations) == 0
 
 
@@ -359,10 +361,10 @@ def test_a_clipped_step_is_that_of_the_sum_and_a_warning_gives_tensorflow_s_numb
             warnings.simplefilter("always")
             model.fit(x, y, batch_size=8, shuffle=False, verbose=0, epochs=2)
         moved[replicas] = np.asarray(model.get_weights()).item()
-        told = [one for one in record if issubclass(one.category, errors.DifferenceWarning)]
-        assert [one.filename for one in told] == [__file__] * (replicas - 1)
-        if told:  # TensorFlow 2.21 moves the weight by 2
-            assert "[RD35]" in str(told[0].message) and "has the norm 2." in str(told[0].message)
+        warned = [warning for warning in record if issubclass(warning.category, errors.DifferenceWarning)]
+        assert [warning.filename for warning in warned] == [__file__] * (replicas - 1)
+        if warned:  # TensorFlow 2.21 moves the weight by 2
+            assert "[RD35]" in str(warned[0].message) and "has the norm 2." in str(warned[0].message)
     assert moved == {1: pytest.approx(2.0), 2: pytest.approx(2.0)}
 
 
@@ -421,15 +423,15 @@ def test_an_optimizer_takes_variables_of_refdist_as_keras_s_own(name: str, repli
     for scale in (1.0, 0.5, 2.0, 1.0):
         strategy.run(step, args=(scale,))
     assert numbers(weights[1]) != [1.0, 2.0]
-    for one, other in zip(*([weight, *optimizer.variables] for weight, optimizer in zip(
+    for value, expected in zip(*([weight, *optimizer.variables] for weight, optimizer in zip(
             weights, optimizers, strict=True)), strict=True):
-        np.testing.assert_allclose(numbers(one), numbers(other), rtol=2e-6)
+        np.testing.assert_allclose(numbers(value), numbers(expected), rtol=2e-6)
 
 
 def test_slots_of_a_variable_of_refdist_are_called_as_on_tensorflow() -> None:
     optimizer = keras.optimizers.Adam()
     optimizer.build([refdist.Variable([1.0, 2.0], name="weight")])
-    assert [one.path.partition("/")[2] for one in optimizer.variables] == [
+    assert [variable.path.partition("/")[2] for variable in optimizer.variables] == [
         "iteration", "learning_rate", "weight_0_momentum", "weight_0_velocity"]
     optimizer = keras.optimizers.Muon()
     optimizer.build([refdist.Variable([1.0, 2.0])])  # looks its slots up while it makes them
@@ -458,16 +460,16 @@ def trained(strategy: Any, count: int, **options: Any) -> dict[str, Any]:
                             **fit, **options).history
     return {**history, "evaluate": model.evaluate(x, y, batch_size=8, verbose=0),
             "predict": model.predict(x, batch_size=8, verbose=0), "weights": np.concatenate(
-                [one.ravel() for one in model.get_weights()])}
+                [weight.ravel() for weight in model.get_weights()])}
 
 
 @pytest.mark.parametrize("count", [16, 17, 22, 3])
 def test_fit_gives_the_numbers_of_keras_alone_under_every_strategy(count: int) -> None:
     wanted = trained(refdist.get_strategy(), count)
     for strategy in strategies():
-        found = trained(strategy, count)
+        results = trained(strategy, count)
         for name, values in wanted.items():
-            np.testing.assert_allclose(found[name], values, rtol=3e-6, atol=1e-7, err_msg=f"{strategy} {name}")
+            np.testing.assert_allclose(results[name], values, rtol=3e-6, atol=1e-7, err_msg=f"{strategy} {name}")
 
 
 @pytest.mark.parametrize("options", [
@@ -475,9 +477,9 @@ def test_fit_gives_the_numbers_of_keras_alone_under_every_strategy(count: int) -
 ], ids=lambda options: next(iter(options)))
 def test_options_of_fit_mean_the_same_under_a_strategy(options: dict[str, Any]) -> None:
     wanted = trained(refdist.get_strategy(), 22, **options)
-    found = trained(mirrored(4), 22, **options)
+    results = trained(mirrored(4), 22, **options)
     for name, values in wanted.items():
-        np.testing.assert_allclose(found[name], values, rtol=3e-6, atol=1e-7, err_msg=name)
+        np.testing.assert_allclose(results[name], values, rtol=3e-6, atol=1e-7, err_msg=name)
 
 
 def test_several_steps_are_one_execution() -> None:
@@ -515,8 +517,9 @@ def test_rows_that_a_mask_leaves_weigh_the_same_on_any_number_of_replicas() -> N
             history = model.fit(ids, y, batch_size=2, shuffle=False, verbose=0).history
         assert numbers(model.layers[0].embeddings)[1] == [pytest.approx(2.0)]
         assert history["loss"] == [pytest.approx(20.0)]
-        told = [str(one.message) for one in record if issubclass(one.category, errors.DifferenceWarning)]
-        assert len(told) == replicas - 1 and all("RD35" in text and "mask" in text for text in told)
+        messages = [str(warning.message) for warning in record
+                    if issubclass(warning.category, errors.DifferenceWarning)]
+        assert len(messages) == replicas - 1 and all("RD35" in text and "mask" in text for text in messages)
 
 
 def test_datasets_of_refdist_are_read() -> None:
@@ -566,11 +569,11 @@ def test_all_replicas_have_one_mask_and_a_warning_says_so_once(seed: int | None)
         warnings.simplefilter("always")
         for _ in range(2):
             parts = strategy.run(lambda: layer(torch.ones(64), training=True))
-            first, second = (one.tolist() for one in strategy.experimental_local_results(parts))
+            first, second = (mask.tolist() for mask in strategy.experimental_local_results(parts))
             assert first == second
             masks.append(first)
     assert masks[0] != masks[1]
-    assert ["[RD36]" in str(one.message) for one in record] == [True]
+    assert ["[RD36]" in str(warning.message) for warning in record] == [True]
 
 
 # --- Other worlds --------------------------------------------------------------------------------------------
@@ -618,12 +621,12 @@ def test_replicas_and_workers_simulated_and_under_mpi_have_the_same_bits(tmp_pat
     script.write_text(PROGRAM)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore",
                    "OMP_NUM_THREADS": "1"}
-    found = [subprocess.run([sys.executable, *start, str(script), *arguments], capture_output=True, text=True,
-                            check=True, env=environment).stdout.splitlines()
-             for start, arguments in (([], ["local"]), (["-m", "refdist", "run", "--workers", "2"], []),
-                                      (["-m", "refdist", "launch", "-n", "2"], []))]
-    assert len(found[0]) == 1 and found[0][0].startswith("2 [") and "val_mae" in found[0][0]
-    assert found[1] == found[2] == found[0] * 2
+    printed = [subprocess.run([sys.executable, *start, str(script), *arguments], capture_output=True, text=True,
+                              check=True, env=environment).stdout.splitlines()
+               for start, arguments in (([], ["local"]), (["-m", "refdist", "run", "--workers", "2"], []),
+                                        (["-m", "refdist", "launch", "-n", "2"], []))]
+    assert len(printed[0]) == 1 and printed[0][0].startswith("2 [") and "val_mae" in printed[0][0]
+    assert printed[1] == printed[2] == printed[0] * 2
 
 
 @pytest.mark.slow

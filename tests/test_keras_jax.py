@@ -86,7 +86,7 @@ class Trained:
             if not stateless:
                 optimizer.apply(gradients, model.trainable_variables)
                 return value, ()
-            weights, slots = optimizer.stateless_apply([one.value for one in optimizer.variables], gradients, weights)
+            weights, slots = optimizer.stateless_apply([slot.value for slot in optimizer.variables], gradients, weights)
             return value, [*weights, *slots]
 
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8).repeat(2)

@@ -62,7 +62,7 @@ class Notebook:
                 if not raises or isinstance(error, AssertionError):
                     raise
                 shown = str(error)
-        return "\n".join([printed.getvalue(), *(str(one.message) for one in caught), shown])
+        return "\n".join([printed.getvalue(), *(str(warning.message) for warning in caught), shown])
 
 
 def as_text(value: Any) -> str:
@@ -84,10 +84,10 @@ def lab() -> Iterator[Notebook]:
 
 @pytest.mark.parametrize("number", SEEN)
 def test_an_exercise_shows_its_mistake_and_mended_it_is_right(number: int, lab: Notebook) -> None:
-    seen, told = SEEN[number]
+    seen, message = SEEN[number]
     broken, shown, mended = (CODE[f"{part}-{number}"] for part in ("broken", "shown", "mended"))
     assert seen in lab.run(broken)
-    assert told in lab.run(shown)
+    assert message in lab.run(shown)
     *_, check = ast.parse("".join(mended["source"])).body
     assert isinstance(check, ast.Assert)
     right = compile(ast.Expression(check.test), "the assertion", "eval")

@@ -36,8 +36,8 @@ PROGRAM = str(ROOT / "tests" / "workers" / "restarted.py")
 ])
 def test_slurms_lists_are_read(nodes: str | None, tasks: str | None, expected: list[str]) -> None:
     pairs = {"SLURM_JOB_NODELIST": nodes, "SLURM_TASKS_PER_NODE": tasks}
-    found = hosts.of_slurm({name: value for name, value in pairs.items() if value is not None})
-    assert list(map(str, found)) == expected
+    parsed = hosts.of_slurm({name: value for name, value in pairs.items() if value is not None})
+    assert list(map(str, parsed)) == expected
 
 
 @pytest.mark.parametrize(("nodes", "tasks", "says"), [
@@ -160,12 +160,12 @@ def read_once_each_epoch(folder: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.xdist_group("machine")
 def test_a_job_whose_host_is_gone_goes_on_with_fewer_workers(namespaces: Namespaces, tmp_path: Path) -> None:
-    one, two = namespaces.names
-    namespaces.gone(two, when=tmp_path / "fault 9")
-    done = launch(namespaces, "--hosts", f"{one}:1,{two}:1", "--max-restarts", 3, "--min-workers", 1, PROGRAM, tmp_path,
-                  9)
+    first, second = namespaces.names
+    namespaces.gone(second, when=tmp_path / "fault 9")
+    done = launch(namespaces, "--hosts", f"{first}:1,{second}:1", "--max-restarts", 3, "--min-workers", 1, PROGRAM,
+                  tmp_path, 9)
     assert done.returncode == 0, done.stderr
-    assert f"[launcher] {two} does not answer; 1 worker of 2 start on {one}:1\n" in done.stderr
+    assert f"[launcher] {second} does not answer; 1 worker of 2 start on {first}:1\n" in done.stderr
     assert re.search(r"1 restart the job came to its end, with 1 of 2 workers; .*\(step 28\)", done.stderr), done.stderr
     assert read_once_each_epoch(tmp_path)
 
@@ -173,11 +173,12 @@ def test_a_job_whose_host_is_gone_goes_on_with_fewer_workers(namespaces: Namespa
 @pytest.mark.slow
 @pytest.mark.xdist_group("machine")
 def test_a_job_without_room_for_enough_workers_ends(namespaces: Namespaces, tmp_path: Path) -> None:
-    one, two = namespaces.names
-    namespaces.gone(two, when=tmp_path / "fault 9")
-    done = launch(namespaces, "--hosts", f"{one}:1,{two}:1", "--max-restarts", 1, PROGRAM, tmp_path, 9)
+    first, second = namespaces.names
+    namespaces.gone(second, when=tmp_path / "fault 9")
+    done = launch(namespaces, "--hosts", f"{first}:1,{second}:1", "--max-restarts", 1, PROGRAM, tmp_path, 9)
     assert done.returncode == 70, done.stderr
-    assert f"[launcher] {two} does not answer; there is room for 1 worker, and at least 2 are needed\n" in done.stderr
+    assert (f"[launcher] {second} does not answer; there is room for 1 worker, and at least 2 are needed\n"
+            in done.stderr)
     assert "the job could not be started again, as often as --max-restarts=1 allows" in done.stderr
 
 

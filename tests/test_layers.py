@@ -42,12 +42,12 @@ BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", 
 
 
 def modules() -> dict[str, Path]:
-    found = {}
+    files = {}
     for folder, prefix in (("refdist", ""), ("backends", "backends.")):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
-            found[prefix + name] = path
-    return found
+            files[prefix + name] = path
+    return files
 
 
 def imports(tree: ast.Module, name: str, annotations: bool = True) -> list[tuple[int, str]]:
@@ -56,7 +56,7 @@ def imports(tree: ast.Module, name: str, annotations: bool = True) -> list[tuple
     Args:
         annotations: whether imports under `if TYPE_CHECKING` count.
     """
-    found = []
+    imported = []
     skipped = {inner for node in ast.walk(tree)
                if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
                for statement in node.body for inner in ast.walk(statement)}
@@ -64,15 +64,15 @@ def imports(tree: ast.Module, name: str, annotations: bool = True) -> list[tuple
         if not annotations and node in skipped:
             continue
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            imported += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = ["refdist", *name.split(".")][:-node.level] if node.level else []
             base += [node.module] if node.module else []
-            found += [(node.lineno, ".".join([*base, alias.name])) for alias in node.names]
+            imported += [(node.lineno, ".".join([*base, alias.name])) for alias in node.names]
         elif isinstance(node, ast.Constant) and re.fullmatch(r"refdist(\.\w+)+(:\w+)?", str(node.value)):
             # For `import_module`, `sys.modules` and whatever else finds a module by a text.
-            found.append((node.lineno, str(node.value).partition(":")[0]))
-    return [(line, one) for line, one in found if one.partition(".")[0] == "refdist"]
+            imported.append((node.lineno, str(node.value).partition(":")[0]))
+    return [(line, module) for line, module in imported if module.partition(".")[0] == "refdist"]
 
 
 def target_of(name: str, known: set[str]) -> str:
@@ -80,8 +80,8 @@ def target_of(name: str, known: set[str]) -> str:
     parts = name.split(".")[1:]
     while parts and ".".join(parts) not in known and ".".join([*parts, "__init__"]) not in known:
         parts.pop()
-    found = ".".join(parts)
-    return found if found in known else ".".join([*parts, "__init__"])
+    module = ".".join(parts)
+    return module if module in known else ".".join([*parts, "__init__"])
 
 
 def room(name: str) -> str:
@@ -124,8 +124,8 @@ def test_imports_point_down() -> None:
     "from refdist import get_strategy", "import refdist as r", "from .. import get_strategy",
 ])
 def test_every_way_to_write_an_import_counts(written: str) -> None:
-    found = [target_of(one, set(modules())) for _, one in imports(ast.parse(written), "core.lockstep")]
-    assert found[-1] in FACES or room(found[-1]) == "strategies"
+    targets = [target_of(module, set(modules())) for _, module in imports(ast.parse(written), "core.lockstep")]
+    assert targets[-1] in FACES or room(targets[-1]) == "strategies"
 
 
 def test_imports_for_annotations_count_between_folders_only() -> None:

@@ -21,8 +21,8 @@ from refdist.conformance.judging import judge
 from refdist.conformance.results import COMPLEX, FLOATS, INTS, Result, array, integer, real
 
 # What only has to hold of a result may hold of a changed one, too.
-CASES = [case for case in worlds.some(cases()) if not any(one.holds for statement in case.example.statements
-                                             for one in statement.expectations)]
+CASES = [case for case in worlds.some(cases()) if not any(expectation.holds for statement in case.example.statements
+                                             for expectation in statement.expectations)]
 Leaf = Callable[[dict[str, Any]], Result]
 # One process of those that run tests asks refdist for the answers, once.
 pytestmark = [pytest.mark.worlds, pytest.mark.xdist_group("liars"), pytest.mark.filterwarnings("ignore")]
@@ -58,12 +58,12 @@ def of_arrays(change: Leaf) -> Callable[[Case, Answer], Answer]:
 def numbers(part: dict[str, Any]) -> list[Any]:
     if part["dtype"] in COMPLEX:
         return [complex(real(a) or 0, real(b) or 0) for a, b in part["data"]]
-    return [one if isinstance(one, bool) else integer(one) if part["dtype"] in INTS else real(one)
-            for one in part["data"]]
+    return [item if isinstance(item, bool) else integer(item) if part["dtype"] in INTS else real(item)
+            for item in part["data"]]
 
 
 def cast(dtype: str, to: Callable[[Any], Any]) -> Callable[[Case, Answer], Answer]:
-    return of_arrays(lambda part: array(dtype, part["shape"], [to(one) for one in numbers(part)]))
+    return of_arrays(lambda part: array(dtype, part["shape"], [to(item) for item in numbers(part)]))
 
 
 def small(number: Any) -> int:
@@ -107,12 +107,12 @@ def as_kind(kind: str, other: str) -> Callable[[Case, Answer], Answer]:
 
 def half_changed(case: Case, answer: Answer) -> Answer:
     """After an error every number is one more."""
-    found: Answer = {}
+    changed: Answer = {}
     failed = False
     for i in sorted(answer):
-        found[i] = cast_one(answer[i]) if failed else answer[i]
+        changed[i] = cast_one(answer[i]) if failed else answer[i]
         failed |= isinstance(answer[i], dict) and "error" in answer[i]  # type: ignore[operator]  # a dict
-    return found
+    return changed
 
 
 def cast_one(result: Result) -> Any:
@@ -130,17 +130,17 @@ def moved(units: int) -> Leaf:
         from refdist.conformance.results import unit
         if part["dtype"] not in FLOATS:
             return None
-        values = [one + units * unit(one, part["dtype"]) if one == one and abs(one) != float("inf") else one
-                  for one in numbers(part)]
+        values = [item + units * unit(item, part["dtype"]) if item == item and abs(item) != float("inf") else item
+                  for item in numbers(part)]
         return array(part["dtype"], part["shape"], values)
     return change
 
 
 LIARS: dict[str, Callable[[Case, Answer], Answer]] = {
     "all bool": cast("bool", bool), "all int8": cast("int8", small), "all float64": cast("float64", plain_float),
-    "all float32": cast("float32", plain_float), "all int64": cast("int64", lambda one: int(small(one))),
+    "all float32": cast("float32", plain_float), "all int64": cast("int64", lambda item: int(small(item))),
     "truncated means": only("MEAN", of_arrays(lambda part: array(part["dtype"], part["shape"], [
-        float(int(one)) if isinstance(one, float) and abs(one) < 1e30 else one for one in numbers(part)]))),
+        float(int(item)) if isinstance(item, float) and abs(item) < 1e30 else item for item in numbers(part)]))),
     "integer means": only("MEAN", cast("int32", small)),
     "constant true": constant(True), "constant bool array": constant(array("bool", [], [True])),
     "constant 1.0": constant(array("float32", [], [1.0])), "constant None": constant(None),
@@ -179,10 +179,10 @@ def test_collectives_that_return_what_each_replica_contributed(monkeypatch: pyte
     with refdist.config.temporary_devices():
         adapter = Simulated()
         answers = [adapter.run(program(case)) for case in CASES if "all_reduce" in case.source]
-    about = [(case, one) for case, one in zip(CASES, right, strict=True) if "all_reduce" in case.source]
-    lies = [(case, one) for (case, was), one in zip(about, answers, strict=True) if one != was]
+    about = [(case, observed) for case, observed in zip(CASES, right, strict=True) if "all_reduce" in case.source]
+    lies = [(case, observed) for (case, was), observed in zip(about, answers, strict=True) if observed != was]
     assert len(lies) >= 50
-    assert [case.name for case, one in lies if judge(case, one).outcome == "passed"] == []
+    assert [case.name for case, observed in lies if judge(case, observed).outcome == "passed"] == []
 
 
 def test_one_that_is_honest_passes() -> None:

@@ -153,9 +153,9 @@ def test_modes_of_torch_belong_to_a_replica(torch: Any, mode: str, outside: str,
                     after.append(computed(torch))
                 if fails and turn == 2 and number == 1:
                     raise ValueError("on purpose")
-                mine = computed(torch)
+                result = computed(torch)
                 replica.all_reduce("SUM", 1.0)
-                own.append(computed(torch) == mine)
+                own.append(computed(torch) == result)
 
     plain = computed(torch)
     with entered(torch, outside):
@@ -191,8 +191,8 @@ def test_a_mode_set_without_a_block_ends_with_the_run(torch: Any) -> None:
 
     assert program(refdist.MirroredStrategy(["GPU:0", "GPU:1"])) == (True, True, True)
     assert program(refdist.MirroredStrategy(["GPU:0"])) == (True, True)
-    for one in (worker, other_worker):
-        assert refdist.simulate_workers(one, workers=2) == [True, True]
+    for on_worker in (worker, other_worker):
+        assert refdist.simulate_workers(on_worker, workers=2) == [True, True]
         assert torch.is_grad_enabled()
 
 
@@ -423,7 +423,7 @@ def test_a_replica_that_seeds_torch_draws_the_numbers_of_its_seed(torch: Any, sa
         return step(number, lambda: torch.rand(()))
 
     drawn = strategy.run(of_a_replica)
-    assert [[float(one.values[i]) for one in drawn] for i in range(2)] == [alone(0), alone(1)]
+    assert [[float(result.values[i]) for result in drawn] for i in range(2)] == [alone(0), alone(1)]
 
 
 def test_replicas_that_seed_nothing_do_not_all_draw_the_same(torch: Any) -> None:
@@ -576,15 +576,15 @@ def test_workers_have_the_random_numbers_of_torch_to_themselves(torch: Any) -> N
     assert refdist.simulate_workers(program, workers=3) == [alone(seed) for seed in range(3)]
 
 
-@pytest.mark.parametrize("found", ["nothing", "blocked", "being imported"])
-def test_programs_without_torch_are_left_alone(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if found == "nothing":
+@pytest.mark.parametrize("state", ["nothing", "blocked", "being imported"])
+def test_programs_without_torch_are_left_alone(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if state == "nothing":
         monkeypatch.delitem(sys.modules, "torch", raising=False)
         for name in ("mode", "set_mode"):
             monkeypatch.delattr(f"refdist.core.pytorch.{name}")  # an error wherever it is called
     else:
-        monkeypatch.setitem(sys.modules, "torch", None if found == "blocked" else types.ModuleType("torch"))
+        monkeypatch.setitem(sys.modules, "torch", None if state == "blocked" else types.ModuleType("torch"))
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
-    assert [float(one) for one in total.values] == [2.0, 2.0]
-    assert found != "nothing" or "torch" not in sys.modules
+    assert [float(part) for part in total.values] == [2.0, 2.0]
+    assert state != "nothing" or "torch" not in sys.modules

@@ -32,7 +32,7 @@ def test_a_lost_worker_s_function_begins_again_at_the_end_of_the_queue() -> None
     stop_task(c, "worker", 0)  # it is gone already
     restart_task(c, "worker", 0)
     restart_task(c, "worker", 0)
-    assert sorted(int(one) for one in c.fetch([c.schedule(index) for _ in range(4)])) == [0, 0, 1, 1]
+    assert sorted(int(number) for number in c.fetch([c.schedule(index) for _ in range(4)])) == [0, 0, 1, 1]
 
 
 def test_a_worker_may_be_lost_at_any_moment() -> None:
@@ -91,18 +91,18 @@ def test_without_workers_waiting_is_an_error() -> None:
 
 def test_iterators_and_variables_of_a_worker_that_comes_back_begin_again() -> None:
     c = coordinator(1)
-    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(100)))
+    iterator = iter(c.create_per_worker_dataset(lambda: Dataset.range(100)))
     own, served = variable(c, per_worker_variable=True), variable(c)
 
     def f(i: Any) -> Any:
         served.assign_add(1.0)
         return int(next(i)), float(own.assign_add(1.0))
 
-    old = [c.schedule(f, args=(it,)) for _ in range(3)]
-    assert c.fetch(old) == [(0, 1.0), (1, 2.0), (2, 3.0)] and [float(one) for one in own.read_all()] == [3.0]
+    old = [c.schedule(f, args=(iterator,)) for _ in range(3)]
+    assert c.fetch(old) == [(0, 1.0), (1, 2.0), (2, 3.0)] and [float(value) for value in own.read_all()] == [3.0]
     stop_task(c, "worker", 0)
     restart_task(c, "worker", 0)
-    assert c.fetch([c.schedule(f, args=(it,)) for _ in range(2)]) == [(0, 1.0), (1, 2.0)]
+    assert c.fetch([c.schedule(f, args=(iterator,)) for _ in range(2)]) == [(0, 1.0), (1, 2.0)]
     assert c.fetch(old)[2] == (2, 3.0) and float(served) == 5.0 and float(own) == 0.0
 
 

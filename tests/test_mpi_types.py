@@ -16,7 +16,7 @@ CLASSES = {"Request": "Request", "Prepared": "Prequest", "Group": "Group", "Comm
 
 def methods(kind: ast.ClassDef) -> dict[str, list[str]]:
     """The parameters of each method, without the first."""
-    return {node.name: [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][1:]
+    return {node.name: [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)][1:]
             for node in kind.body if isinstance(node, ast.FunctionDef)}
 
 

@@ -205,7 +205,7 @@ def test_a_call_of_all_workers_in_replicas_of_one_of_them_is_refused() -> None:
         with pytest.raises(RuntimeError, match=refused):
             own.run(v.read_value)
         total = v.read_value()
-        return [float(one) for one in own.run(lambda: total).values]
+        return [float(part) for part in own.run(lambda: total).values]
 
     assert refdist.simulate_workers(program, 2, replicas_per_worker=2) == [[4.0, 4.0]] * 2
 

@@ -199,12 +199,12 @@ def test_packing_what_was_flattened_gives_the_same_types_and_items(structure: An
 
 
 @given(nests(), nests())
-def test_structures_are_equal_exactly_if_they_can_be_mapped_together(one: Any, other: Any) -> None:
-    if nest.structure_of(one) == nest.structure_of(other):
-        assert nest.flatten(nest.map_structure(lambda a, b: (b,), one, other)) == nest.flatten(other)
+def test_structures_are_equal_exactly_if_they_can_be_mapped_together(first: Any, second: Any) -> None:
+    if nest.structure_of(first) == nest.structure_of(second):
+        assert nest.flatten(nest.map_structure(lambda a, b: (b,), first, second)) == nest.flatten(second)
     else:
         with pytest.raises((ValueError, TypeError), match=r"RD2[15].*the first has .*, the second "):
-            nest.map_structure(lambda a, b: b, one, other)
+            nest.map_structure(lambda a, b: b, first, second)
 
 
 @pytest.mark.parametrize("leaf", [
@@ -244,7 +244,7 @@ def test_a_type_that_cannot_be_rebuilt_is_named() -> None:
         nest.map_structure(lambda leaf: leaf, view)
 
 
-@pytest.mark.parametrize(("one", "other", "equal"), [
+@pytest.mark.parametrize(("structure", "other", "equal"), [
     ({"a": 1}, Config({"a": 2}, tag="t"), True), ({"a": 1}, OrderedDict(a=1), True), ({"a": 1}, Frozen({"a": 1}), True),
     ({"a": 1}, defaultdict(list, a=1), True), (UserDict(a=1), stored({"a": 1}), True), ([1], Stack([1]), True),
     (Pair(1, 2), collections.namedtuple("Pair", "b a")(1, 2), True), (deque([1], 3), deque([1], 4), True),
@@ -253,8 +253,8 @@ def test_a_type_that_cannot_be_rebuilt_is_named() -> None:
     ([1], UserList([1]), False), ([1], (1,), False), ([0, 1], range(2), False), ({1: 2}.keys(), {1: 2}.values(), False),
     (Custom(1, 2, "n"), Custom(1, 2, "m"), False), (Attrs(b=1, a=2), Custom(1, 2, "n"), False), ([1], 1, False),
     ({"a": 1}, {"b": 1}, False), ([1], [1, 2], False), (Pair(1, [2]), Pair(1, [2, 3]), False)])
-def test_which_structures_are_equal(one: Any, other: Any, equal: bool) -> None:
-    for first, second in ((one, other), (other, one)):
+def test_which_structures_are_equal(structure: Any, other: Any, equal: bool) -> None:
+    for first, second in ((structure, other), (other, structure)):
         if equal:
             nest.assert_same_structure(first, second)
         else:
@@ -263,9 +263,9 @@ def test_which_structures_are_equal(one: Any, other: Any, equal: bool) -> None:
 
 
 def test_mappings_with_other_keys_are_a_value_error_whatever_their_types() -> None:
-    for one, other in (({"b": 0, "a": 0}, OrderedDict(z=0, y=0)), (Frozen({"a": 0}), {"b": 0})):
+    for structure, other in (({"b": 0, "a": 0}, OrderedDict(z=0, y=0)), (Frozen({"a": 0}), {"b": 0})):
         with pytest.raises(ValueError, match=r"RD21.*Use the same lengths and keys"):
-            nest.assert_same_structure(one, other)
+            nest.assert_same_structure(structure, other)
     with pytest.raises(TypeError, match=r"RD25.*Use the same types of containers"):
         nest.assert_same_structure({"a": 0}, [0])
 
@@ -318,10 +318,10 @@ def test_elements_of_datasets_keep_their_containers(name: str) -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     [distributed] = strategy.experimental_distribute_dataset(refdist.data.Dataset.from_tensors(structure))
     assert type(element) is type(distributed) is type(structure)
-    for found, wanted in zip(nest.flatten(element), nest.flatten(structure), strict=True):
-        assert found.tolist() == wanted.tolist()
-    for found, wanted in zip(nest.flatten(distributed), nest.flatten(structure), strict=True):
-        assert [part.tolist() for part in found.values] == [[wanted[0]], [wanted[1]]]
+    for leaf, wanted in zip(nest.flatten(element), nest.flatten(structure), strict=True):
+        assert leaf.tolist() == wanted.tolist()
+    for leaf, wanted in zip(nest.flatten(distributed), nest.flatten(structure), strict=True):
+        assert [part.tolist() for part in leaf.values] == [[wanted[0]], [wanted[1]]]
 
 
 @pytest.mark.parametrize("sequence", [[1, 2], Stack([1, 2]), range(1, 3), deque([1, 2]), UserList([1, 2])], ids=repr)
@@ -342,11 +342,11 @@ def test_structures_may_have_other_types_and_keys_if_these_are_not_checked(first
     assert type(nest.map_structure(lambda a, b: a + b, first, second, check_types=False)) is type(first)
 
 
-@pytest.mark.parametrize(("first", "second", "found"), [
+@pytest.mark.parametrize(("first", "second", "message"), [
     ([1], (1, 2), "length 1, the second has a list of length 2"), ([1, [2]], (1, 2), r"a leaf at \[1\]"),
     ([[1], 2], ([1, 3], 2), r"length 1, the second has a list of length 2 at \[0\]")])
-def test_nesting_is_checked_also_without_types(first: Any, second: Any, found: str) -> None:
-    with pytest.raises(ValueError, match=f"RD21.*{found}"):
+def test_nesting_is_checked_also_without_types(first: Any, second: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"RD21.*{message}"):
         nest.assert_same_structure(first, second, check_types=False)
 
 

@@ -35,8 +35,8 @@ AVERAGES: list[tuple[Any, dict[str, Any], float, Any]] = [
 
 @pytest.mark.parametrize(("losses", "options", "expected", "dtype"), AVERAGES)
 def test_losses_are_summed_and_divided(losses: Any, options: Any, expected: Any, dtype: Any) -> None:
-    found = compute_average_loss(losses, **options)
-    assert found.shape == () and found.dtype == dtype and found == expected and not found.flags.writeable
+    loss = compute_average_loss(losses, **options)
+    assert loss.shape == () and loss.dtype == dtype and loss == expected and not loss.flags.writeable
     replicas = TWO.run(lambda: compute_average_loss(losses, **options)).values
     assert [part.dtype for part in replicas] == [dtype] * 2
     assert list(replicas) == [expected if "global_batch_size" in options else expected / 2] * 2
@@ -73,8 +73,8 @@ def test_all_replicas_count_not_those_of_this_worker() -> None:
         strategy = refdist.MultiWorkerMirroredStrategy()
         return strategy.run(lambda: (compute_average_loss(LOSSES), scale_regularization_loss(6.0)))
 
-    found = refdist.simulate_workers(program, 3)
-    assert [(float(average), float(loss)) for average, loss in found] == [(0.5, 2.0)] * 3
+    results = refdist.simulate_workers(program, 3)
+    assert [(float(average), float(loss)) for average, loss in results] == [(0.5, 2.0)] * 3
 
 
 def test_across_replicas_there_is_no_batch_of_a_replica() -> None:

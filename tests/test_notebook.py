@@ -99,12 +99,12 @@ def test_places_in_cells_are_said_by_the_number_of_the_cell(run: Callable[[Shell
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     if run is with_ipython:
         monkeypatch.undo()
-    told = run(shell)
-    assert told["text"].startswith(
+    places = run(shell)
+    assert places["text"].startswith(
         "[RD06] all_reduce: replica 0 at Cell In[2], line 5; replica 1 at Cell In[2], line 4. ")
-    assert (told["run"], told["meet"]) == (["Cell In[3], line 6"], ["Cell In[2], line 4"])
-    assert told["warning"] == ["Cell In[3], line 4"] and told["made"] == "Cell In[3], line 2"
-    assert {**told["sources"], "Cell In[2]": CELLS[1], "Cell In[3]": CELLS[2]} == told["sources"]
+    assert (places["run"], places["meet"]) == (["Cell In[3], line 6"], ["Cell In[2], line 4"])
+    assert places["warning"] == ["Cell In[3], line 4"] and places["made"] == "Cell In[3], line 2"
+    assert {**places["sources"], "Cell In[2]": CELLS[1], "Cell In[3]": CELLS[2]} == places["sources"]
 
 
 FAILING = ["""import refdist
@@ -126,7 +126,7 @@ class Printer:
             None, evalue.__cause__, (evalue.__cause__.__traceback__, [id(evalue)]))
         if isinstance(etb, tuple):
             etb = etb[0]
-        return cause + [notebook.place(one.filename, one.lineno) for one in traceback.extract_tb(etb)]
+        return cause + [notebook.place(frame.filename, frame.lineno) for frame in traceback.extract_tb(etb)]
 
 
 def cells_shown_by_a_stand_in(shell: Shell) -> list[list[str]]:
@@ -154,8 +154,8 @@ for cell in {FAILING!r}:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG, cwd=ROOT,
                           check=True)
-    return [re.findall(r"^(?:Cell In\[\d+\], line \d+|File .*)", one, re.MULTILINE)
-            for one in done.stdout.split("next\n")[2:]]
+    return [re.findall(r"^(?:Cell In\[\d+\], line \d+|File .*)", text, re.MULTILINE)
+            for text in done.stdout.split("next\n")[2:]]
 
 
 @pytest.mark.parametrize("run", [cells_shown_by_a_stand_in, cells_shown_by_ipython])
@@ -172,8 +172,8 @@ def test_a_recording_of_cells_comes_back_from_its_file(shell: Shell, tmp_path: P
     with_a_stand_in(shell)
     recording = shell.names["recording"]
     recording.save(tmp_path / "a")
-    found = refdist.insight.load(tmp_path / "a")
-    assert found.sources == recording.sources and found.events == recording.events
+    loaded = refdist.insight.load(tmp_path / "a")
+    assert loaded.sources == recording.sources and loaded.events == recording.events
     assert recording.summary().lines[0].what == "Cell In[2], line 4 all_reduce"
     assert ">5</text>" in recording.svg() and ">4</text>" in recording.svg()
 
@@ -329,7 +329,7 @@ def test_an_error_shows_its_rule_and_what_led_to_it() -> None:
     assert re.fullmatch(r"the last (8 of \d+ )?rendezvous", last)
     assert tables.rows[0] == ["what happened", str(raised.value)] and tables.rows[1][0] == "in a correct program"
     assert [row[:2] + row[4:5] for row in tables.rows[2:]] == [
-        ["who", "call", "shape"], *[[*one[:2], one.shape] for one in raised.value.history[-8:]]]
+        ["who", "call", "shape"], *[[*entry[:2], entry.shape] for entry in raised.value.history[-8:]]]
     assert tables.rows[-1][:2] == ["replica 1", "all_reduce"] and len(tables.rows) <= 2 + 1 + 8
     assert Tables(refdist.errors.RefdistError("<i>")._repr_html_()).rows == [["what happened", "<i>"]]
 
@@ -374,14 +374,14 @@ def test_a_summary_shows_its_tables() -> None:
 
 
 def test_a_difference_shows_both_sides_beside_each_other() -> None:
-    one = recorded(1.0)
-    difference: Any = one.diff(recorded(2.0))
+    recording = recorded(1.0)
+    difference: Any = recording.diff(recorded(2.0))
     tables = Tables(difference._repr_html_())
     assert tables.captions == [f"event {difference.number} differs in contributed"]
     assert tables.rows[0] == ["", "this", "other"]
     assert tables.rows[-1] == ["contributed", "float32 [] 1.0", "float32 [] 2.0"]
     assert "assign_add of variable v:0" in tables.rows[1][1] == tables.rows[1][2]
-    shorter: Any = one.diff(refdist.insight.Recording(one.events[:-1]))
+    shorter: Any = recording.diff(refdist.insight.Recording(recording.events[:-1]))
     ended = Tables(shorter._repr_html_())
     assert ended.captions == [f"only this recording has event {shorter.number}"] and len(ended.rows) == 2
     hostile: Any = recorded(1.0, "<b>x</b>").diff(recorded(1.0, "y"))
@@ -457,9 +457,9 @@ def test_a_notebook_shows_all_of_them(browser: Browser, tmp_path: Path) -> None:
         strategy.run(lambda: refdist.get_replica_context().all_gather(np.ones(3), rank()))  # type: ignore[union-attr]
     objects: list[Any] = [strategy, v, value, dataset, error, recording, recording.summary(), recording.diff(other),
                           raised.value.history]
-    shown = [one._repr_html_() for one in objects]
+    shown = [html._repr_html_() for html in objects]
     page = '<!doctype html><meta charset="utf-8"><style>:root { color-scheme: light dark }</style>'
-    (tmp_path / "notebook.html").write_text(page + "".join(f"<div>{one}</div>" for one in shown), encoding="utf-8")
+    (tmp_path / "notebook.html").write_text(page + "".join(f"<div>{html}</div>" for html in shown), encoding="utf-8")
     browser.errors.clear()
     for size in ((1000, 900), (500, 900)):
         browser.size(*size, dark=size[0] < 600)

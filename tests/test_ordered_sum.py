@@ -23,7 +23,7 @@ DTYPES = ("float16", "float32", "float64", "complex64", "int8", "uint16", "int64
 def numbers(dtype: Any, shape: tuple[int, ...], count: int) -> list[Any]:
     draw = np.random.default_rng(0)
     scale = 10.0 ** draw.integers(-2, 4, count)
-    return [np.asarray(draw.standard_normal(shape) * one).astype(dtype) for one in scale]
+    return [np.asarray(draw.standard_normal(shape) * size).astype(dtype) for size in scale]
 
 
 def by_element(arrays: list[Any]) -> bytes:
@@ -42,8 +42,8 @@ def test_what_is_too_large_is_infinite() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     for large in (np.float32(3e38), np.full(3, 3e38, np.float32), np.full(9_000_000, 6e4, np.float16)):
         value = strategy.experimental_distribute_values_from_function(lambda context, large=large: large)
-        for found in (strategy.reduce("SUM", value, axis=None), strategy.reduce("MEAN", value, axis=None)):
-            assert np.isinf(found).all()
+        for total in (strategy.reduce("SUM", value, axis=None), strategy.reduce("MEAN", value, axis=None)):
+            assert np.isinf(total).all()
         if large.ndim:
             assert np.isinf(strategy.reduce("SUM", value, axis=0))
     variable = refdist.Variable(np.full(3, 3e38, np.float32))
@@ -70,19 +70,19 @@ def test_it_is_taken_left_to_right(monkeypatch: Any, dtype: Any, shape: tuple[in
         monkeypatch.setattr(sums, "_BLOCK", block)
         out = np.empty_like(arrays[0])
         assert sums.ordered_sum(arrays, out) is out and out.flags.writeable and out.tobytes() == by_element(arrays)
-        for found in (sums.ordered_sum(arrays), Simulated().sum(arrays), summed([[arrays[:1]], [arrays[1:]]])[0]):
-            assert type(found) is np.ndarray and found.dtype == arrays[0].dtype and found.shape == shape
-            assert found.tobytes() == by_element(arrays)
-            assert not found.flags.writeable and not any(np.shares_memory(found, array) for array in arrays)
+        for total in (sums.ordered_sum(arrays), Simulated().sum(arrays), summed([[arrays[:1]], [arrays[1:]]])[0]):
+            assert type(total) is np.ndarray and total.dtype == arrays[0].dtype and total.shape == shape
+            assert total.tobytes() == by_element(arrays)
+            assert not total.flags.writeable and not any(np.shares_memory(total, array) for array in arrays)
     assert [array.tobytes() for array in arrays] == before
 
 
 @pytest.mark.parametrize("shape", [(), (2,)])
 def test_the_order_shows_in_the_result(shape: tuple[int, ...]) -> None:
-    one, large = np.ones(shape, np.float32), np.full(shape, 1e8, np.float32)
-    assert np.all(sums.ordered_sum([large, one, -large]) == 0)
-    assert np.all(sums.ordered_sum([large, -large, one]) == 1)
-    assert np.all(sums.ordered_sum([large, -large, one, -large, large]) == 0)
+    ones, large = np.ones(shape, np.float32), np.full(shape, 1e8, np.float32)
+    assert np.all(sums.ordered_sum([large, ones, -large]) == 0)
+    assert np.all(sums.ordered_sum([large, -large, ones]) == 1)
+    assert np.all(sums.ordered_sum([large, -large, ones, -large, large]) == 0)
 
 
 def test_arrays_of_another_layout_have_the_same_sum(monkeypatch: Any) -> None:
@@ -100,7 +100,7 @@ def with_nans(dtype: Any, size: int) -> list[Any]:
     kind: Any = np.dtype(dtype)
     real = np.dtype({"F": "f4", "D": "f8"}.get(kind.char, kind))
     bits = np.dtype(f"u{real.itemsize}")
-    found = []
+    arrays = []
     for _ in range(4):
         array = draw.standard_normal(size).astype(kind)
         numbers = array.view(real)
@@ -111,8 +111,8 @@ def with_nans(dtype: Any, size: int) -> list[Any]:
         payloads = draw.integers(0, 4, numbers.size).astype(bits) | draw.integers(0, 2, numbers.size).astype(bits) \
             << bits.type(8 * real.itemsize - 1)
         numbers.view(bits)[where] ^= payloads[where]
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays
 
 
 def first_nan(arrays: list[Any]) -> Any:

@@ -37,13 +37,13 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def verdicts(strategy: str) -> dict[str, Verdict]:
     tested = session.tester("tensorflow", python=sys.executable, strategy=strategy)
-    found = {case.name: tested.run(case) for case in CASES}
+    by_case = {case.name: tested.run(case) for case in CASES}
     tested.close()
-    return found
+    return by_case
 
 
-def failures(found: dict[str, Verdict]) -> set[str]:
-    return {name for name, verdict in found.items() if verdict.outcome not in ("passed", "skipped")}
+def failures(by_case: dict[str, Verdict]) -> set[str]:
+    return {name for name, verdict in by_case.items() if verdict.outcome not in ("passed", "skipped")}
 
 
 def test_each_fault_is_named_and_what_is_right_is_not() -> None:
@@ -58,16 +58,16 @@ def test_each_fault_is_named_and_what_is_right_is_not() -> None:
     assert {right[name].message for name in skipped} == {"needs Central"}
 
 
-@pytest.mark.parametrize(("source", "told"), [
+@pytest.mark.parametrize(("source", "message"), [
     ("def make(): ...", "TypeError: make() takes 0 positional arguments"),
     ("def make(devices): return devices", "TypeError: list is not a tf.distribute.Strategy"),
     ("import tensorflow as tf\ntf.constant(1)\nmake = tf.distribute.MirroredStrategy", "cannot be modified after"),
     ("import os\ndef make(devices): os._exit(1)", "the process has crashed"),
 ])
 def test_what_does_not_make_a_strategy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str,
-                                                  told: str) -> None:
+                                                  message: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs.py").write_text(source + "\n")
     with pytest.raises(Unusable) as raised:
         session.tester("tensorflow", python=sys.executable, strategy="theirs:make")
-    assert "theirs:make, called with two devices: " in str(raised.value) and told in str(raised.value)
+    assert "theirs:make, called with two devices: " in str(raised.value) and message in str(raised.value)

@@ -125,7 +125,7 @@ def replicas(count: int) -> Callable[[Change], list[Any]]:
             context.all_reduce("SUM", 1.0)
             return before, change()
 
-        return [one for _ in range(2) for one in strategy.experimental_local_results(strategy.run(step))]
+        return [result for _ in range(2) for result in strategy.experimental_local_results(strategy.run(step))]
 
     return world
 
@@ -164,28 +164,28 @@ def functions_of_a_coordinator(change: Change) -> list[Any]:
 
 def functions_of_a_dataset(ahead: bool) -> Callable[[Change], list[Any]]:
     def world(change: Change) -> list[Any]:
-        found: list[tuple[object, object]] = []
+        states: list[tuple[object, object]] = []
 
         def function(number: Any) -> Any:
-            found.append((change(), change()))
+            states.append((change(), change()))
             return number
 
         dataset = refdist.data.Dataset.range(6)
         list(dataset.map(function).take(1).prefetch(1) if ahead else dataset.map(function, num_parallel_calls=2))
-        return found
+        return states
 
     return world
 
 
 def functions_of_a_server(change: Change) -> list[Any]:
     server = rpc.Server.create("grpc", "localhost:2222")
-    found: list[tuple[object, object]] = []
-    server.register("call", lambda: found.append((change(), change())))
+    states: list[tuple[object, object]] = []
+    server.register("call", lambda: states.append((change(), change())))
     server.start()
     client = rpc.Client.create("grpc", "localhost:2222")
     for _ in range(2):
         client.call("call")
-    return found
+    return states
 
 
 WORLDS = {"one replica": replicas(1), "three replicas": replicas(3), "simulated workers": workers,
@@ -257,16 +257,16 @@ def test_a_worker_s_environment_is_its_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_threads_of_datasets_are_outside_every_scope() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
-    found: list[bool] = []
+    inside: list[bool] = []
 
     def function(number: Any) -> Any:
-        found.append(refdist.has_strategy())
+        inside.append(refdist.has_strategy())
         return number
 
     with strategy.scope():
         list(refdist.data.Dataset.range(2).map(function, num_parallel_calls=2))
     strategy.run(lambda: list(refdist.data.Dataset.range(1).map(function, num_parallel_calls=2)))
-    assert found == [False] * 4
+    assert inside == [False] * 4
 
 
 def test_another_thread_with_a_copy_of_a_replica_s_context_is_not_that_replica() -> None:
@@ -288,7 +288,7 @@ def test_another_thread_with_a_copy_of_a_replica_s_context_is_not_that_replica()
         thread.join()
         return context.all_reduce("SUM", 1.0)
 
-    assert [float(one) for one in strategy.run(step).values] == [2.0, 2.0]
+    assert [float(part) for part in strategy.run(step).values] == [2.0, 2.0]
     assert len(raised) == 2 and all("RD09" in str(error) and "another thread" in str(error) for error in raised)
 
 

@@ -23,20 +23,21 @@ NONE = "\N{EN DASH}"
 WIDE, NARROW = (1280, 900), (390, 844)
 
 
-def row(case: Case, outcome: str, message: str = "", found: str = "[2.0, 21.0] | raises value  float64") -> Row:
+def row(case: Case, outcome: str, message: str = "", observed: str = "[2.0, 21.0] | raises value  float64") -> Row:
     """A row as the suite writes it."""
     if outcome in ("passed", "skipped"):
         return report.row(Verdict(case, outcome), outcome, message, "")
-    verdict = Verdict(case, "failed", "", case.example.statements[-1].line, "[2.0, 20.0] | [2.0, 20.0]  float32", found)
+    line = case.example.statements[-1].line
+    verdict = Verdict(case, "failed", "", line, "[2.0, 20.0] | [2.0, 20.0]  float32", observed)
     return report.row(verdict, outcome, message, "it adds one" if outcome == "expected failure" else "")
 
 
 def made(runs: dict[str, Sequence[Row]]) -> Report:
     """A report with these runs."""
-    found = report.empty()
+    data = report.empty()
     for name, rows in runs.items():
-        report.add(found, name, rows, EVERYTHING, f"test {name}")
-    return found
+        report.add(data, name, rows, EVERYTHING, f"test {name}")
+    return data
 
 
 def outcome_of(number: int, shift: int = 0) -> str:
@@ -65,7 +66,7 @@ def test_the_page_has_every_program_with_what_its_chapter_defines() -> None:
     shown = page.data(ONE)
     assert {clause["name"] for clause in shown["clauses"]} == {case.clause.name for case in SOME}
     for case in SOME:
-        clause = next(one for one in shown["clauses"] if one["name"] == case.clause.name)
+        clause = next(clause for clause in shown["clauses"] if clause["name"] == case.clause.name)
         assert clause["examples"][case.example.number - 1]["source"] == case.example.source
         preamble = case.chapter.preamble
         assert shown["chapters"][case.chapter.name] == (preamble and {"source": preamble.source, "line": preamble.line})
@@ -112,7 +113,7 @@ def visible(browser: Browser) -> set[str]:
 
 
 def clauses_with(data: Report, *outcomes: str) -> set[str]:
-    return {one["clause"] for rows in data["implementations"].values() for one in rows if one["outcome"] in outcomes}
+    return {row["clause"] for rows in data["implementations"].values() for row in rows if row["outcome"] in outcomes}
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
@@ -120,9 +121,9 @@ def clauses_with(data: Report, *outcomes: str) -> set[str]:
 def test_the_page_does_not_scroll_sideways(shown, size: tuple[int, int], data: Report) -> None:
     long = json.loads(json.dumps(data))
     for name in list(long["runs"]):
-        for one in long["implementations"][name]:
-            if one["outcome"] != "passed":
-                one.update(message=WORD, found=WORD, output=WORD, reason=WORD)
+        for row in long["implementations"][name]:
+            if row["outcome"] != "passed":
+                row.update(message=WORD, found=WORD, output=WORD, reason=WORD)
     browser = shown(long, size)
     for state in ("false", "true"):
         browser.value(f"document.querySelectorAll('details').forEach(one => {{ one.open = {state}; }})")
@@ -162,32 +163,32 @@ def test_a_chapter_of_the_totals_chooses_it(shown) -> None:
 
 
 def test_totals_are_those_of_the_rows(shown) -> None:
-    told = shown(ONE).value("[...document.querySelectorAll('#totals tr')].map(one => [...one.children]"
-                            ".map(cell => cell.textContent))")
+    totals = shown(ONE).value("[...document.querySelectorAll('#totals tr')].map(one => [...one.children]"
+                              ".map(cell => cell.textContent))")
     [rows] = ONE["implementations"].values()
-    assert [name for name, *_ in told[1:]] == ["MUST", "SHOULD", "names", "all_reduce", "losses", "all"]
-    for name, *numbers in told[1:]:
-        some = [one for one in rows if name in ("all", one["level"], one["chapter"])]
-        assert numbers == [*(str(sum(one["outcome"] == outcome for one in some) or NONE) for outcome in OUTCOMES),
+    assert [name for name, *_ in totals[1:]] == ["MUST", "SHOULD", "names", "all_reduce", "losses", "all"]
+    for name, *numbers in totals[1:]:
+        some = [row for row in rows if name in ("all", row["level"], row["chapter"])]
+        assert numbers == [*(str(sum(row["outcome"] == outcome for row in some) or NONE) for outcome in OUTCOMES),
                            str(len(some))]
 
 
-@pytest.mark.parametrize(("outcomes", "told"), [
+@pytest.mark.parametrize(("outcomes", "summary"), [
     (("passed", "passed"), "passed by all"), (("passed", "skipped"), "passed by all (some cases were not judged)"),
     (("passed", "unsupported"), "passed by all (some cases were not judged)"), (("failed", "skipped"), "failed by all"),
     (("skipped", "skipped"), "skipped by all"), (("unsupported", "skipped"), "unsupported by all")])
-def test_what_was_not_judged_does_not_hide_what_passed(shown, outcomes: tuple[str, str], told: str) -> None:
+def test_what_was_not_judged_does_not_hide_what_passed(shown, outcomes: tuple[str, str], summary: str) -> None:
     first, second = [case for case in SOME if case.clause.name == "all_reduce.mean"][:2]
     rows = [row(first, outcomes[0]), row(second, outcomes[1])]
     browser = shown(made({"mine 1.0": rows, "mine 1.1": rows}))
     [text] = texts(browser, ".told")
-    assert text.partition(" ")[2] == told
+    assert text.partition(" ")[2] == summary
 
 
 def test_only_what_differs(shown) -> None:
     browser = shown(THREE)
     choose(browser, "differ", True)
-    first, second, third = ({one["case"]: one["outcome"] for one in rows} for rows in
+    first, second, third = ({row["case"]: row["outcome"] for row in rows} for rows in
                             THREE["implementations"].values())
     wrong = ("failed", "errored", "expected failure")
     different = {case for case in third if third[case] != first[case]
@@ -234,8 +235,8 @@ def test_what_differs_is_marked_and_stands_beside_what_was_expected(shown) -> No
 
 def test_hostile_text_is_shown_as_text(shown) -> None:
     rows = [row(case, "failed", HOSTILE) for case in SOME if case.clause.name == "all_reduce.mean"]
-    for one in rows:
-        one.update(reason=HOSTILE, expected=HOSTILE, found=HOSTILE + "!", output=HOSTILE)
+    for row in rows:
+        row.update(reason=HOSTILE, expected=HOSTILE, found=HOSTILE + "!", output=HOSTILE)
     browser = shown(made({HOSTILE: rows, "another": rows[1:]}), fragment="#all_reduce.mean")
     assert browser.value("typeof window.hacked") == "undefined"
     assert browser.value("[document.images.length, document.scripts.length]") == [0, 2]

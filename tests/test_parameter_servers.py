@@ -84,8 +84,8 @@ def test_variables_go_round_the_servers() -> None:
     assert [server(made(strategy(), 1.0)) for _ in range(2)] == [0, 0], "each strategy counts for itself"
     t = strategy(partitioner=Fixed(3))
     v, w = made(t, np.arange(4.0), name="emb"), made(t, 1.0)
-    assert [server(one) for one in v.variables] == [0, 1, 0] and server(w) == 1
-    assert [one.name for one in v.variables] == ["emb/part_0:0", "emb/part_1:0", "emb/part_2:0"]
+    assert [server(shard) for shard in v.variables] == [0, 1, 0] and server(w) == 1
+    assert [shard.name for shard in v.variables] == ["emb/part_0:0", "emb/part_1:0", "emb/part_2:0"]
     assert (v.name, made(t, [1.0, 2.0]).name) == ("emb:0", "Variable:0")
 
 
@@ -98,7 +98,7 @@ def test_colocated_variables_do_not_count_and_are_whole() -> None:
         e = refdist.Variable(3.0)
         with pytest.raises(ValueError, match="RD11"), s.extended.colocate_vars_with(OUTSIDE):
             pass
-    assert [server(one) for one in (a, b, c, d, e)] == [0, 1, 1, 1, 0]
+    assert [server(variable) for variable in (a, b, c, d, e)] == [0, 1, 1, 1, 0]
 
 
 OUTSIDE = refdist.Variable(1.0)
@@ -120,7 +120,7 @@ def test_options_are_kept_and_have_no_effect_with_one_replica(synchronization: A
     assert float(s.run(step)) == 2.5 and float(v) == 2.5
     with s.scope():
         v.assign(4.0)
-        assert float(s.extended.update(v, lambda one, x: one.assign_add(x), args=(1.0,))) == 5.0
+        assert float(s.extended.update(v, lambda variable, x: variable.assign_add(x), args=(1.0,))) == 5.0
     assert v.get() is v and v.trainable is (synchronization is not Sync.ON_READ)
 
 
@@ -150,11 +150,11 @@ def test_a_partitioner_decides_for_every_variable_that_is_not_a_scalar() -> None
     s = strategy(partitioner=partition)
     v, w = made(s, [1, 2, 3], dtype=np.float32), made(s, lambda: np.zeros((5, 2)))
     made(s, 1.0)
-    one = made(s, [7.0])
+    single = made(s, [7.0])
     assert asked == [((3,), "float32"), ((5, 2), "float64"), ((1,), "float32")]
     assert isinstance(v, ShardedVariable) and (v.dtype, v.numpy().tolist()) == (np.float32, [1, 2, 3])
     assert [len(part.numpy()) for part in v] == [2, 1] and [part.shape for part in w] == [(3, 2), (2, 2)]
-    assert type(one) is ServedVariable
+    assert type(single) is ServedVariable
     assert s.extended.variable_created_in_scope(v) and not s.extended.variable_created_in_scope(OUTSIDE)
     assert made(s, v).numpy().tolist() == [1, 2, 3]
     for wrong in ([], [0], [2, 2], [1, 2], 2, None):
@@ -179,7 +179,7 @@ def test_each_worker_has_a_variable_of_its_own() -> None:
     v = made(s, 1.0, per_worker_variable=True)
     assert isinstance(v, PerWorkerVariable) and not v.trainable and v.shape == () and float(v) == 1.0
     v.assign(5.0)
-    assert float(v) == 5.0 and [float(one) for one in v.read_all()] == [1.0] * 3
+    assert float(v) == 5.0 and [float(own) for own in v.read_all()] == [1.0] * 3
     assert server(made(s, 1.0)) == 0, "it is on no server"
     with pytest.raises(refdist.errors.UnsupportedError, match=r"RD20.*per_worker_variable"):
         refdist.Variable(0.0, per_worker_variable=True)
@@ -205,7 +205,7 @@ def test_run_reduce_and_gather_on_the_coordinator() -> None:
             with pytest.raises(ValueError, match=r"RD20\] iterating over a distributed dataset.*create_per_worker"):
                 read(spread)
     with pytest.warns(DeprecationWarning):
-        assert [one.tolist() for one in s.make_dataset_iterator(batches)] == [[0, 1, 2, 3]]  # as in TensorFlow
+        assert [batch.tolist() for batch in s.make_dataset_iterator(batches)] == [[0, 1, 2, 3]]  # as in TensorFlow
 
 
 def test_servers() -> None:
@@ -230,11 +230,11 @@ def test_the_first_version() -> None:
     first = refdist.compat.v1.distribute.experimental.ParameterServerStrategy
     assert first is not refdist.ParameterServerStrategy is refdist.experimental.ParameterServerStrategy
     s = first()
-    assert (s.num_replicas_in_sync, [one[-5:] for one in s.extended.parameter_devices]) == (1, ["CPU:0"])
+    assert (s.num_replicas_in_sync, [device[-5:] for device in s.extended.parameter_devices]) == (1, ["CPU:0"])
     resolver = SimpleClusterResolver(ClusterSpec(cluster()), "", "worker", 1, num_accelerators={"GPU": 2})
     two = first(resolver).extended
-    assert [one[-30:] for one in two.worker_devices] == [f"/replica:0/task:1/device:GPU:{i}" for i in range(2)]
-    assert [one[:24] for one in two.parameter_devices] == [f"/job:ps/replica:0/task:{i}" for i in range(2)]
+    assert [device[-30:] for device in two.worker_devices] == [f"/replica:0/task:1/device:GPU:{i}" for i in range(2)]
+    assert [device[:24] for device in two.parameter_devices] == [f"/job:ps/replica:0/task:{i}" for i in range(2)]
     assert (two.experimental_between_graph, two.experimental_should_init, two.should_checkpoint,
             two.should_save_summary) == (True, False, False, False)
     for resolver in (SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}), task_type="worker", task_id=0),

@@ -33,12 +33,12 @@ def program(folder: Path, told_at: int, steps: int, victim: int = 1, late: bool 
         total = refdist.Variable(0.0, aggregation=refdist.VariableAggregation.SUM)
     handler: Any = None
 
-    def told() -> bool:
+    def is_preempted() -> bool:
         return rank == victim and handler.total_run_calls == told_at
 
     handler = PreemptionCheckpointHandler(
         strategy.cluster_resolver, Checkpoint(own=own) if late else Checkpoint(own=own, total=total), folder,
-        TerminationConfig(termination_watcher_fn=told, exit_fn=ended))
+        TerminationConfig(termination_watcher_fn=is_preempted, exit_fn=ended))
     handler._manager.checkpoint.total = total
     started = handler.total_run_calls
     try:
@@ -91,9 +91,9 @@ def test_a_config_keeps_what_it_was_given_and_refuses_what_would_fail_at_the_end
 def test_training_goes_on_for_the_grace_period_between_two_saves(tmp_path: Path) -> None:
     """TensorFlow 2.21 too saves at once and again at the end: the end may come earlier than was said."""
     saved: list[int] = []
-    told = iter([False, True])
+    answers = iter([False, True])
     # Asked once more the iterator would raise: who was told stays told.
-    config = TerminationConfig(lambda: next(told), ended, grace_period=3600, save_fn=lambda: saved.append(1))
+    config = TerminationConfig(lambda: next(answers), ended, grace_period=3600, save_fn=lambda: saved.append(1))
     handler = PreemptionCheckpointHandler(None, Checkpoint(v=refdist.Variable(1.0)), tmp_path, config)
     for expected in ([], [1], [1], [1]):
         handler.run(lambda: None)
@@ -117,8 +117,8 @@ def test_a_watcher_has_a_message_after_the_signal() -> None:
 
 
 class Odd(Exception):
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(f"{one} and {two}")
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
 
 
 @pytest.mark.parametrize("meet", [False, True], ids=["alone", "while the others wait for it"])

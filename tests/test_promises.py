@@ -44,7 +44,7 @@ def test_every_clause_that_must_hold_is_named_by_a_row_of_its_page() -> None:
 
 
 def test_no_sentence_of_a_page_has_two_rows() -> None:
-    seen = [(row.page, one) for row in promises.load() for one in row.sentences]
+    seen = [(row.page, sentence) for row in promises.load() for sentence in row.sentences]
     assert len(seen) == len(set(seen))
 
 
@@ -61,7 +61,7 @@ def test_a_row_is_read(tmp_path: Path) -> None:
         Promise("Strategy.run", "Args", ("3f2a92",), "", (), "untestable", "it says often")]
 
 
-@pytest.mark.parametrize(("row", "said"), [
+@pytest.mark.parametrize(("row", "message"), [
     ("| 3f2a91 | Args | It runs. |", "is not a row"),
     ("| 3f2a91 | Args | It runs. | |", "names no clause"),
     ("| 3f2a9 | Args | It runs. | run.a |", "fingerprints"),
@@ -71,8 +71,8 @@ def test_a_row_is_read(tmp_path: Path) -> None:
     ("| 3f2a91 | Args | | untestable |", "why it is untestable"),
     ("| * | Args | All of it. | explains |", "fingerprints"),
 ])
-def test_what_is_not_a_row_is_refused(tmp_path: Path, row: str, said: str) -> None:
-    with pytest.raises(NotAPromise, match=said):
+def test_what_is_not_a_row_is_refused(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(NotAPromise, match=message):
         promises.read(file_of(tmp_path, row))
     with pytest.raises(NotAPromise, match="below a page's name"):
         promises.read(file_of(tmp_path, "| 3f2a91 | Args | It runs. | run.a |", page=""))
@@ -100,8 +100,8 @@ DOCUMENT = """Runs a function. It is called once for each replica.
 
 
 def test_the_sentences_of_a_document() -> None:
-    found = [(one.section, one.text) for one in promises.sentences("run", DOCUMENT)]
-    assert found == [
+    listed = [(sentence.section, sentence.text) for sentence in promises.sentences("run", DOCUMENT)]
+    assert listed == [
         ("description", "Runs a function."), ("description", "It is called once for each replica."),
         ("description", "Note: see the guide."), ("Args", "fn:"), ("Args", "The function."),
         ("Args", "It may be any function."), ("Args", "args:"), ("Args", "Its arguments."),
@@ -109,9 +109,9 @@ def test_the_sentences_of_a_document() -> None:
 
 
 def test_a_fingerprint_is_that_of_the_words() -> None:
-    one = Sentence("a", "Args", "The `op`, in Upper case.").fingerprint
-    assert one == Sentence("b", "Returns", "the op in\nupper case").fingerprint
-    assert one != Sentence("a", "Args", "The op, in lower case.").fingerprint
+    fingerprint = Sentence("a", "Args", "The `op`, in Upper case.").fingerprint
+    assert fingerprint == Sentence("b", "Returns", "the op in\nupper case").fingerprint
+    assert fingerprint != Sentence("a", "Args", "The op, in lower case.").fingerprint
 
 
 def test_pages_are_named_after_the_class_that_defines_them() -> None:
@@ -183,7 +183,8 @@ def test_a_sentence_is_found_by_its_first_words_or_what_it_promises(text: str, p
 def test_a_sentence_that_is_given_whole_is_found_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Sentence("Strategy.run", "description", "It runs a function, on each replica.")
     other = Sentence("Strategy.run", "Args", "It runs a function or two.")
-    rows = [Promise(one.page, one.section, (one.fingerprint,), "", ("run.results",), "", "") for one in (whole, other)]
+    rows = [Promise(sentence.page, sentence.section, (sentence.fingerprint,), "", ("run.results",), "", "")
+            for sentence in (whole, other)]
     index = dict(line.split(" ", 1) for line in promises.first_words([whole, other]).splitlines())
     monkeypatch.setattr(promises, "_beginnings", lambda: {digest: both.split() for digest, both in index.items()})
     assert promises.find("It runs a FUNCTION on each `replica`", rows, CLAUSES) == rows[:1]
@@ -192,8 +193,9 @@ def test_a_sentence_that_is_given_whole_is_found_alone(monkeypatch: pytest.Monke
 
 
 def test_every_fingerprint_of_first_words_has_a_row() -> None:
-    known = {one for row in promises.load() for one in row.sentences}
-    assert {one for line in promises.FIRST_WORDS.read_text().splitlines() for one in line.split()[1:]} <= known
+    known = {fingerprint for row in promises.load() for fingerprint in row.sentences}
+    lines = promises.FIRST_WORDS.read_text().splitlines()
+    assert {fingerprint for line in lines for fingerprint in line.split()[1:]} <= known
 
 
 def test_what_is_found_says_how_each_clause_is_run_alone(capsys: pytest.CaptureFixture[str],

@@ -32,8 +32,8 @@ def test_each_side_refuses_another_protocol(stated: object) -> None:
 
 def test_each_side_takes_its_own_protocol() -> None:
     protocol.read_suite(protocol.suite("0"))
-    said = protocol.implementation("mine", "1", frozenset({"nests"}))
-    assert protocol.read_implementation(said) == protocol.Implementation("mine", "1", frozenset({"nests"}))
+    greeting = protocol.implementation("mine", "1", frozenset({"nests"}))
+    assert protocol.read_implementation(greeting) == protocol.Implementation("mine", "1", frozenset({"nests"}))
 
 
 @pytest.mark.parametrize(("more", "lacks", "outside"), [
@@ -63,8 +63,8 @@ def test_an_adapter_says_its_profile() -> None:
 
 @pytest.mark.parametrize("command", [MODULE, SCRIPT], ids=["child", "start"])
 def test_the_process_of_an_adapter_ends_before_the_adapter_is_made(command: list[str]) -> None:
-    said = {**protocol.suite("0"), "protocol": protocol.PROTOCOL + 1}
-    done = subprocess.run(command, input=json.dumps(said) + "\n", capture_output=True, text=True)
+    greeting = {**protocol.suite("0"), "protocol": protocol.PROTOCOL + 1}
+    done = subprocess.run(command, input=json.dumps(greeting) + "\n", capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == "the suite speaks protocol 2, and this is protocol 1\n"
 

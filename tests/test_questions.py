@@ -20,7 +20,7 @@ ROW = re.compile(r"^\| \[(.+?)\]\((https://github\.com/.+?)\) \| `(.+?)` \| (.+)
 QUESTIONS = ROW.findall((ROOT / "docs" / "debugging.md").read_text(encoding="utf-8"))
 
 
-def said(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+def printed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     """What a command prints, warns of and raises."""
     python, *words = shlex.split(command)
     assert python == "python"
@@ -43,9 +43,9 @@ def said(command: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_one_command_answers_a_question(question: str, command: str, answer: str, monkeypatch: pytest.MonkeyPatch,
                                         capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(FOLDER)
-    found = said(command, capsys)
+    printed_text = printed(command, capsys)
     for quoted in (first or second for first, second in re.findall(r"`` (.+?) ``|`([^`]+)`", answer)):
-        assert quoted in found, f"{question}\n{found}"
+        assert quoted in printed_text, f"{question}\n{printed_text}"
 
 
 def test_there_are_twenty_questions_each_with_its_program() -> None:

@@ -116,17 +116,17 @@ def test_numbers_are_tensorflow_s_to_the_bit(name: str) -> None:
 def test_normal_numbers_are_tensorflow_s_but_for_the_last_bits(name: str) -> None:
     """Of 200,000 numbers of float32 1.5 in a hundred differed by up to 3 units of the last place."""
     draw, expected = CLOSE[name]
-    found = draw(at_the_end())
-    assert np.allclose(found.astype(float), expected, rtol=4 * float(np.finfo(found.dtype).eps), atol=0)
+    drawn = draw(at_the_end())
+    assert np.allclose(drawn.astype(float), expected, rtol=4 * float(np.finfo(drawn.dtype).eps), atol=0)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_draw_advances_the_state_by_what_it_returns(name: str) -> None:
-    one, other = at_the_end(), at_the_end()
-    drawn = NUMBERS[name][0](one)
+    generator, other = at_the_end(), at_the_end()
+    drawn = NUMBERS[name][0](generator)
     before = other.skip(2 if name == "seeds" else drawn.size)
-    assert before.tolist() == [-2, -1, -7] and one.state.numpy().tolist() == other.state.numpy().tolist()
-    assert NUMBERS[name][0](one).tolist() != drawn.tolist()
+    assert before.tolist() == [-2, -1, -7] and generator.state.numpy().tolist() == other.state.numpy().tolist()
+    assert NUMBERS[name][0](generator).tolist() != drawn.tolist()
 
 
 def test_truncated_numbers_stay_within_their_bounds() -> None:
@@ -154,8 +154,8 @@ def test_states_are_made_as_tensorflow_makes_them() -> None:
     for alg in ("auto_select", "AutoSelect", Algorithm.AUTO_SELECT, 3):
         generator = Generator.from_seed(11, alg)
         assert generator.algorithm == 3 and float(generator.uniform([])) == np.float32(0.9212191104888916)
-    one, other = (Generator.from_non_deterministic_state().state.numpy().tolist() for _ in range(2))
-    assert one != other
+    first, second = (Generator.from_non_deterministic_state().state.numpy().tolist() for _ in range(2))
+    assert first != second
 
 
 def test_a_variable_as_the_state_is_used_as_it_is() -> None:
@@ -166,10 +166,10 @@ def test_a_variable_as_the_state_is_used_as_it_is() -> None:
 
 
 def test_a_variable_from_elsewhere_is_shared_as_it_was_and_the_generator_has_its_own_streams() -> None:
-    one, plain = refdist.OneDeviceStrategy("CPU:0"), Generator.from_seed(42)
-    with one.scope():
+    alone, plain = refdist.OneDeviceStrategy("CPU:0"), Generator.from_seed(42)
+    with alone.scope():
         generator = Generator.from_state(plain.state, "philox")
-    assert one.run(lambda: words(generator, 2)).tolist() == [3621202046, 3406854068]
+    assert alone.run(lambda: words(generator, 2)).tolist() == [3621202046, 3406854068]
     with THREE.scope():
         generator = Generator.from_state(plain.state, "philox")
     assert lists(THREE.run(lambda: words(generator, 2))) == [
@@ -177,13 +177,13 @@ def test_a_variable_from_elsewhere_is_shared_as_it_was_and_the_generator_has_its
     assert generator.skip(1).tolist() == [42 + 4 * 512, 0, 0]
     assert plain.state.numpy().tolist() == [42 + 4 * 512 + 256, 0, 0]
     with pytest.raises(RuntimeError, match=r"RD10.*belongs to a MirroredStrategy, and the code runs in replica 0 of 1"):
-        one.run(lambda: words(generator, 1))
+        alone.run(lambda: words(generator, 1))
     assert plain.state.numpy().tolist() == [42 + 4 * 512 + 256, 0, 0]
     generator = Generator.from_state(seeded(THREE).state, "philox")
     assert len({str(drawn) for drawn in lists(THREE.run(lambda: words(generator, 2)))}) == 1
     assert [copy.numpy().tolist() for copy in generator.state.values] == [[42 + 512, 0, 0]] * 3
     with pytest.raises(RuntimeError, match=r"RD10.*belongs to a MirroredStrategy, and the code runs in replica 0 of 1"):
-        one.run(lambda: words(generator, 1))
+        alone.run(lambda: words(generator, 1))
 
 
 def test_replicas_of_central_storage_advance_a_state_from_elsewhere_together() -> None:
@@ -203,10 +203,10 @@ def test_replicas_of_central_storage_advance_a_state_from_elsewhere_together() -
 
 def test_split_generators_are_tensorflow_s() -> None:
     generator = Generator.from_seed(5)
-    one, other = generator.split(2)
-    assert [one.state.numpy().tolist(), other.state.numpy().tolist()] == [
+    first, second = generator.split(2)
+    assert [first.state.numpy().tolist(), second.state.numpy().tolist()] == [
         [0, 0, 511886651086640123], [0, 0, 6557199171514225562]]
-    assert one.uniform([2]).tolist() == [0.8270258903503418, 0.5236260890960693]
+    assert first.uniform([2]).tolist() == [0.8270258903503418, 0.5236260890960693]
     assert generator.state.numpy().tolist() == [517, 0, 0] and generator.split(0) == []
 
 
@@ -297,11 +297,11 @@ def drawn() -> Any:
 
 def test_workers_have_the_streams_of_their_replicas() -> None:
     """As replicas of one worker have them; test_workers.py compares more with processes."""
-    found = refdist.simulate_workers(drawn, 2)
+    results = refdist.simulate_workers(drawn, 2)
     ahead = 42 + 3 * 256
-    assert [part[0] for part in found] == [[3621202046], [3706008806]]
-    assert [part[2] for part in found] == [[ahead - 256, 0, 0]] * 2, "the first copy is the first worker's"
-    assert found[0][3] == found[1][3], "each worker has a global generator of its own"
+    assert [part[0] for part in results] == [[3621202046], [3706008806]]
+    assert [part[2] for part in results] == [[ahead - 256, 0, 0]] * 2, "the first copy is the first worker's"
+    assert results[0][3] == results[1][3], "each worker has a global generator of its own"
 
 
 def test_the_global_generator_can_be_replaced() -> None:

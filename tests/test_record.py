@@ -73,17 +73,18 @@ chapters = pytest.mark.parametrize("chapter", load(), ids=[chapter.name for chap
 def test_refdist_passes_every_record_which_is_that_of_the_file(chapter: Chapter) -> None:
     """The values that a property is drawn with depend on the version of Hypothesis."""
     taken = worlds.some(cases((chapter,)))
-    known = {case.name: case for one in taken
-             for case in (drawn(one, dump.DRAWS) if one.example.parameters else [one])}
+    known = {each.name: each for case in taken
+             for each in (drawn(case, dump.DRAWS) if case.example.parameters else [case])}
     plain = {case.name for case in taken if not case.example.parameters}
     there, done = each_in_the_file(chapter), set()
     for line in dump.lines(taken):
-        for one in kept.cases_of(line):
-            done.add(one["name"])
-            assert one["name"] not in plain or there.get(one["name"]) == one, f"{one['name']}: run `make cases`"
-            if "programs" in one:
-                verdict = replayed(known[one["name"]], one)
-                assert verdict.outcome == "passed", f"{one['name']}: {verdict.message}"
+        for recorded in kept.cases_of(line):
+            name = recorded["name"]
+            done.add(name)
+            assert name not in plain or there.get(name) == recorded, f"{name}: run `make cases`"
+            if "programs" in recorded:
+                verdict = replayed(known[name], recorded)
+                assert verdict.outcome == "passed", f"{name}: {verdict.message}"
     assert done == set(known)
 
 
@@ -332,7 +333,7 @@ CLAUSES = ("all_reduce.sum", "reduce.", "merge_call.", "run.results", "variables
 def sample() -> list[tuple[Case, dict[str, Any]]]:
     chosen = [case for case in cases() if case.name.startswith(CLAUSES) and not case.example.parameters
               and case.strategy in ("Mirrored 2", "MultiWorker 2x1")]
-    return [(case, one) for case in chosen[::3] if "programs" in (one := record(case))]
+    return [(case, recorded) for case in chosen[::3] if "programs" in (recorded := record(case))]
 
 
 def steps(tree: Any) -> Iterator[list[Any]]:
@@ -342,18 +343,18 @@ def steps(tree: Any) -> Iterator[list[Any]]:
             yield tree["steps"]
         tree = list(tree.values())
     if isinstance(tree, list):
-        for one in tree:
-            yield from steps(one)
+        for item in tree:
+            yield from steps(item)
 
 
 def test_a_record_without_one_of_its_steps_does_not_pass() -> None:
     lost = kept = 0
-    for case, one in sample()[:40]:
-        for number, found in enumerate(steps(one["programs"])):
-            for i in range(len(found)):
-                if not {"id", "is", "raises"} & found[i].keys():
+    for case, recorded in sample()[:40]:
+        for number, steps_of_body in enumerate(steps(recorded["programs"])):
+            for i in range(len(steps_of_body)):
+                if not {"id", "is", "raises"} & steps_of_body[i].keys():
                     continue
-                broken = copy.deepcopy(one)
+                broken = copy.deepcopy(recorded)
                 del list(steps(broken["programs"]))[number][i]
                 if replayed(case, broken).outcome == "passed":
                     kept += 1
@@ -371,15 +372,15 @@ def test_a_recorder_that_forgets_something_is_noticed(wrong: str, monkeypatch: p
 
         def merged(self: Any, function: trace.Function) -> dict[str, Any]:
             done = real(self, function)
-            return {**done, "bodies": [{key: one[key] for key in one.keys() - {"replica", "by"}}
-                                       for one in done["bodies"][:1]]}
+            return {**done, "bodies": [{key: body[key] for key in body.keys() - {"replica", "by"}}
+                                       for body in done["bodies"][:1]]}
 
         monkeypatch.setattr(trace._Emission, "_function", merged)
     else:
         step = trace._Emission.step
 
-        def forgetful(self: Any, one: Any, body: Any) -> dict[str, object]:
-            done = step(self, one, body)
+        def forgetful(self: Any, recorder: Any, body: Any) -> dict[str, object]:
+            done = step(self, recorder, body)
             if wrong == "no arguments by name":
                 done.pop("kwargs", None)
             elif wrong == "no scopes" and "with" in done:
@@ -400,10 +401,10 @@ class _Liar(Replayed):
     """Calls what it is given twice in every replica."""
 
     def strategy(self, kind: str) -> Any:
-        found = super().strategy(kind)
-        real = found.run
-        found.run = lambda fn, *args, **kwargs: real(lambda *a, **k: (fn(*a, **k), fn(*a, **k))[1], *args, **kwargs)
-        return found
+        strategy = super().strategy(kind)
+        real = strategy.run
+        strategy.run = lambda fn, *args, **kwargs: real(lambda *a, **k: (fn(*a, **k), fn(*a, **k))[1], *args, **kwargs)
+        return strategy
 
 
 def test_a_function_that_is_called_twice_is_noticed(tmp_path: Path) -> None:
@@ -465,7 +466,7 @@ def test_an_error_of_a_statement_that_is_not_observed_is_the_verdict() -> None:
     """Functions that are called outside every scope are called in the replica of the default strategy."""
     case = next(case for case in cases() if case.name == "values.arguments-of-run @ Mirrored 2")
     recorded = json.loads(json.dumps(record(case)))
-    [made] = [one for one in recorded["programs"][0] if "value_fn" in json.dumps(one)]
+    [made] = [step for step in recorded["programs"][0] if "value_fn" in json.dumps(step)]
     assert made["statement"] not in recorded["observe"]
     bodies = made["steps"][0]["args"][1]["function"]["bodies"]
     assert [body["replica"] for body in bodies] == [0, 0] and replayed(case, recorded).outcome == "passed"

@@ -77,9 +77,9 @@ def test_each_event_has_its_worker_and_global_replica(recording: refdist.insight
 def test_each_worker_has_its_own_lines(recording: refdist.insight.Recording) -> None:
     """One worker goes on while the call of another is being carried out."""
     lines = recording.sources[recorded.__code__.co_filename].splitlines()
-    found = {(event.kind, event.worker, lines[parts(event["site"][0])[1] - 1].strip().partition("(")[0])
-             for event in recording.events if event.kind in ("variable", "step", "run", "write")}
-    assert found == {(kind, worker, line) for worker in range(2) for kind, line in [
+    placed = {(event.kind, event.worker, lines[parts(event["site"][0])[1] - 1].strip().partition("(")[0])
+              for event in recording.events if event.kind in ("variable", "step", "run", "write")}
+    assert placed == {(kind, worker, line) for worker in range(2) for kind, line in [
         ("variable", "weights = refdist.Variable"), ("step", "for batch in strategy.experimental_distribute_dataset"),
         ("run", "strategy.run"), ("write", "weights.assign_sub")]}
 
@@ -190,13 +190,13 @@ def test_a_summary_says_what_the_array_holds(array: Any, expected: dict[str, Any
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for given in (array, np.resize(array, (300, *array.shape)) if array.ndim == 1 and array.size else array):
-            for one in (given, np.asfortranarray(given), given.astype(given.dtype.newbyteorder(">"))):
-                assert [unpacked(read) for read in json.loads(packed(taken(one)))] == of(taken(one))
-                assert nbytes(taken(one)) == one.nbytes
-        [found] = of(taken(array))
-    assert found == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, "nan": None,
-                     **expected}
-    json.loads(json.dumps(found, allow_nan=False))
+            for stored in (given, np.asfortranarray(given), given.astype(given.dtype.newbyteorder(">"))):
+                assert [unpacked(read) for read in json.loads(packed(taken(stored)))] == of(taken(stored))
+                assert nbytes(taken(stored)) == stored.nbytes
+        [summarized] = of(taken(array))
+    assert summarized == {"shape": list(array.shape), "dtype": str(array.dtype), "bytes": array.nbytes, "nan": None,
+                          **expected}
+    json.loads(json.dumps(summarized, allow_nan=False))
 
 
 @pytest.mark.parametrize(("array", "text"), [
@@ -233,15 +233,15 @@ def test_an_array_that_is_written_to_later_was_recorded_before() -> None:
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
     for size in (2, 100, 1000):
         def step(size: int = size) -> None:
-            mine = np.ones(size)
-            rc().all_reduce("SUM", mine)
-            mine[:] = 7
+            contribution = np.ones(size)
+            rc().all_reduce("SUM", contribution)
+            contribution[:] = 7
 
         with refdist.record() as recording:
             strategy.run(step)
         met = [event["contributed"][0] for event in recording.events if event.kind == "meet"]
-        assert {one["max"] for one in met} == {1.0}
-        assert {item for one in met for item in (one.get("items") or one["first"])} == {1.0}
+        assert {summary["max"] for summary in met} == {1.0}
+        assert {item for summary in met for item in (summary.get("items") or summary["first"])} == {1.0}
 
 
 def test_a_recording_keeps_no_large_array_alive() -> None:
@@ -254,6 +254,6 @@ def test_a_recording_keeps_no_large_array_alive() -> None:
     with refdist.record():
         for _ in range(10):
             strategy.run(step)
-        assert [one() is None for one in seen] == [True] * 18 + [False] * 2, "those of the last rendezvous"
+        assert [reference() is None for reference in seen] == [True] * 18 + [False] * 2, "those of the last rendezvous"
     gc.collect()
     assert seen[-1]() is None

@@ -56,9 +56,9 @@ def kinds(recording: refdist.insight.Recording, worker: int = 0) -> list[str]:
 def test_a_recording_comes_back_from_its_file(tmp_path: Path) -> None:
     recording = recorded()
     recording.save(tmp_path / "a")
-    found = load(tmp_path / "a")
-    assert found.events == recording.events and found.sources == recording.sources
-    assert [event.time for event in found.events] == [event.time for event in recording.events]
+    loaded = load(tmp_path / "a")
+    assert loaded.events == recording.events and loaded.sources == recording.sources
+    assert [event.time for event in loaded.events] == [event.time for event in recording.events]
     assert all(json.loads(line) is not None for line in (tmp_path / "a").read_text().splitlines())
     assert "NaN" not in (tmp_path / "a").read_text().replace('"NaN"', "").replace("np.nan", "").partition('"text"')[0]
 
@@ -85,14 +85,14 @@ def test_what_moves_is_asked_once_for_each_plan_and_size(tmp_path: Path) -> None
         for size in (1, 5, 1000, 5):
             for strategy in strategies:
                 strategy.run(step, (size,))
-    found = load(tmp_path / "a").events
-    assert found == recording.events
+    events = load(tmp_path / "a").events
+    assert events == recording.events
     sent = {(event.run, event["source"], event["destination"], event["bytes"], event["times"])
-            for event in found if event.kind == "transfer"}
+            for event in events if event.kind == "transfer"}
     count = len(strategies)
-    by_run = [{one[1:] for one in sent if one[0] == run} for run in range(1, 4 * count + 1)]
+    by_run = [{transfer[1:] for transfer in sent if transfer[0] == run} for run in range(1, 4 * count + 1)]
     assert by_run[count:2 * count] == by_run[3 * count:], "the same size"
-    assert len({frozenset(one) for one in by_run}) > 2 * count
+    assert len({frozenset(transfers) for transfers in by_run}) > 2 * count
 
 
 @pytest.mark.parametrize("how", ["", "raises", "killed"])
@@ -119,10 +119,10 @@ def test_what_the_program_starts_is_not_recorded_over_it(tmp_path: Path) -> None
 
 def test_the_command_records_simulated_workers(tmp_path: Path, script: str) -> None:
     assert main(["run", "--workers", "2", "--record", str(tmp_path / "new" / "a"), script, ""]) == 0
-    found = load(tmp_path / "new" / "a")
-    assert kinds(found, 0) == kinds(found, 1) and found.sources[script] == PROGRAM
-    assert kinds(found, 0)[0] == "program" and kinds(found, 0)[-1] == "end"
-    assert [event["text"] for event in found.events if event.kind == "print"] == [
+    loaded = load(tmp_path / "new" / "a")
+    assert kinds(loaded, 0) == kinds(loaded, 1) and loaded.sources[script] == PROGRAM
+    assert kinds(loaded, 0)[0] == "program" and kinds(loaded, 0)[-1] == "end"
+    assert [event["text"] for event in loaded.events if event.kind == "print"] == [
         "replica 0", "replica 1", "replica 0", "replica 1"]
 
 
@@ -131,20 +131,21 @@ def test_the_command_records_simulated_workers(tmp_path: Path, script: str) -> N
 def test_processes_are_recorded_into_one_file(tmp_path: Path, script: str, how: str) -> None:
     done = mpiexec(2, script, how, REFDIST_RECORD=str(tmp_path / "a"), REFDIST_TIMEOUT="20")
     assert (done.returncode == 0) == (how == ""), done.stderr
-    found = load(tmp_path / "a")
+    loaded = load(tmp_path / "a")
     for worker in range(2):
-        mine = [event for event in found.events if event.worker == worker]
-        assert {event.replica for event in mine if event.kind == "meet"} == {worker}
-        assert [event["exchange"] for event in mine if event.kind == "exchange"][:1] == [1]
-        assert next(event["text"] for event in mine if event.kind == "print") == f"replica {worker}"
-        assert sum(event.kind == "run" for event in mine) == (2 if how == "" or (how, worker) == ("killed", 0) else 1)
-    workers = [event.worker for event in found.events]
+        of_worker = [event for event in loaded.events if event.worker == worker]
+        assert {event.replica for event in of_worker if event.kind == "meet"} == {worker}
+        assert [event["exchange"] for event in of_worker if event.kind == "exchange"][:1] == [1]
+        assert next(event["text"] for event in of_worker if event.kind == "print") == f"replica {worker}"
+        runs = 2 if how == "" or (how, worker) == ("killed", 0) else 1
+        assert sum(event.kind == "run" for event in of_worker) == runs
+    workers = [event.worker for event in loaded.events]
     assert workers == sorted(workers), "by rank"
-    assert [event.id for event in found.events] == list(range(len(workers)))
+    assert [event.id for event in loaded.events] == list(range(len(workers)))
     if how == "":
         assert [path.name for path in tmp_path.iterdir() if path.name != "script.py"] == ["a"]
     if how == "killed":
-        assert [event["code"] for event in found.events if event.kind == "error"] == ["RD01"]
+        assert [event["code"] for event in loaded.events if event.kind == "error"] == ["RD01"]
 
 
 @pytest.fixture
@@ -169,22 +170,22 @@ def test_a_recording_names_the_tasks_of_the_cluster(tmp_path: Path, process: Cal
             for _ in range(3):
                 refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(step)
             raise KeyError(rank)
-    found = load(tmp_path / "a")
+    loaded = load(tmp_path / "a")
     names = ["chief", "worker 0", "worker 1", "ps 0"]
-    raised = [one.text.partition(" raises")[0] for one in found.findings]
+    raised = [finding.text.partition(" raises")[0] for finding in loaded.findings]
     assert raised == ["Chief", "Worker 0", "Worker 1", "Ps 0"]
-    assert found.summary().counts["workers"] == 2
-    assert [name for name in names if f">replica 1 of {name}<" in found.svg()] == names
-    assert [curve.name.partition(" on ")[2] for curve in curves_of(found.events)][:4] == ["", *names[1:]]
-    found.trace(tmp_path / "trace")
+    assert loaded.summary().counts["workers"] == 2
+    assert [name for name in names if f">replica 1 of {name}<" in loaded.svg()] == names
+    assert [curve.name.partition(" on ")[2] for curve in curves_of(loaded.events)][:4] == ["", *names[1:]]
+    loaded.trace(tmp_path / "trace")
     tracks = json.loads((tmp_path / "trace").read_text())["traceEvents"]
-    assert [one["args"]["name"] for one in tracks if one["name"] == "process_name"] == names
-    assert [tuple(lane[3:]) for lane in page.data(found.events, {})["lanes"] if lane[1] is None] == [
+    assert [track["args"]["name"] for track in tracks if track["name"] == "process_name"] == names
+    assert [tuple(lane[3:]) for lane in page.data(loaded.events, {})["lanes"] if lane[1] is None] == [
         ("chief", "chief", 0), ("worker 0", "worker", 0), ("worker 1", "worker", 1), ("ps 0", "ps", 0)]
-    other = Recording(event for event in found.events if (event.worker, event.kind) != (3, "error"))
-    assert "on ps 0, run 3" in str(found.diff(other))
-    found.save(tmp_path / "again")
-    assert load(tmp_path / "again").events == found.events
+    other = Recording(event for event in loaded.events if (event.worker, event.kind) != (3, "error"))
+    assert "on ps 0, run 3" in str(loaded.diff(other))
+    loaded.save(tmp_path / "again")
+    assert load(tmp_path / "again").events == loaded.events
 
 
 def test_also_the_first_event_of_a_process_has_its_number(tmp_path: Path, process: Callable[[int], None]) -> None:
@@ -202,12 +203,12 @@ def test_the_last_process_puts_the_parts_together(tmp_path: Path) -> None:
     for rank in (2, 0, 1):
         for event in events[:rank + 1]:
             writers[rank].event(event)
-    found: list[list[int]] = []
+    ids: list[list[int]] = []
     for rank in (1, 2, 0):
-        found.append([event.id for event in load(tmp_path / "a").events])
+        ids.append([event.id for event in load(tmp_path / "a").events])
         writers[rank].close()
-    found.append([event.id for event in load(tmp_path / "a").events])
-    assert found == [[0, 1, 2, 3, 4, 5]] * 4, "the same before and after"
+    ids.append([event.id for event in load(tmp_path / "a").events])
+    assert ids == [[0, 1, 2, 3, 4, 5]] * 4, "the same before and after"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -221,7 +222,7 @@ def test_half_a_line_and_a_part_that_is_missing_are_left_out(tmp_path: Path) -> 
     assert load(tmp_path / "a").events == events[:2]
 
 
-@pytest.mark.parametrize(("text", "found"), [
+@pytest.mark.parametrize(("text", "message"), [
     (None, "No such file"), ("", "not a recording"), ("{}\n", "not that of a recording"),
     ("nonsense\n", "not that of a recording"), ("[1]\n", "not that of a recording"), ("\x80", "not a recording"),
     ("[" * 100_000 + "\n", "not that of a recording"),
@@ -231,10 +232,10 @@ def test_half_a_line_and_a_part_that_is_missing_are_left_out(tmp_path: Path) -> 
     (files.sealed(b'{"format":"refdist recording","version":99,"rank":0,"size":1}').decode() + "\n",
      "it is a recording of version 99"),
 ])
-def test_what_is_not_a_recording_is_refused(tmp_path: Path, text: str | None, found: str) -> None:
+def test_what_is_not_a_recording_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "a").write_text(text)
-    with pytest.raises(refdist.errors.DataLossError, match=found):
+    with pytest.raises(refdist.errors.DataLossError, match=message):
         load(tmp_path / "a")
 
 
@@ -275,8 +276,8 @@ def damaged(data: bytes, random: np.random.Generator) -> bytes:
 
 def by_part(recording: refdist.insight.Recording, parts: int) -> list[list[dict[str, Any]]]:
     # Numbers of events depend on how many there are in the parts before.
-    told = [[event.as_json() for event in recording.events if event.worker == part] for part in range(parts)]
-    return [[{**one, "id": 0, "parent": 0, "of": 0} for one in part] for part in told]
+    parts_read = [[event.as_json() for event in recording.events if event.worker == part] for part in range(parts)]
+    return [[{**event, "id": 0, "parent": 0, "of": 0} for event in part] for part in parts_read]
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -299,13 +300,13 @@ def test_a_damaged_recording_is_refused_or_has_what_was_recorded(tmp_path: Path,
         path, data = list(parts.items())[number % len(parts)]
         path.write_bytes(damaged(data, random))
         try:
-            found = load(tmp_path / "a")
+            loaded = load(tmp_path / "a")
         except refdist.errors.DataLossError as error:
             assert "[RD30]" in str(error)
             refused += 1
         else:  # what is left of a part that was cut off is its beginning
-            assert found.sources.items() <= whole.sources.items()
-            for kept, part in zip(by_part(found, size), by_part(whole, size), strict=True):
+            assert loaded.sources.items() <= whole.sources.items()
+            for kept, part in zip(by_part(loaded, size), by_part(whole, size), strict=True):
                 assert kept == part[:len(kept)], f"damage number {number}"
         path.write_bytes(data)
     assert 600 < refused < 900

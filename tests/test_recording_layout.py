@@ -21,10 +21,10 @@ from refdist.insight.findings import findings
 
 @pytest.mark.parametrize("program", broken.PROGRAMS, ids=lambda program: program.__name__)
 def test_what_stands_out_names_the_mistake(program: Callable[[], None]) -> None:
-    found = findings(broken.recorded(program).events)
-    assert len(found) == len(broken.PROGRAMS[program])
-    for one, begin in zip(found, broken.PROGRAMS[program], strict=True):
-        assert one.text.startswith(begin)
+    texts = findings(broken.recorded(program).events)
+    assert len(texts) == len(broken.PROGRAMS[program])
+    for finding, begin in zip(texts, broken.PROGRAMS[program], strict=True):
+        assert finding.text.startswith(begin)
 
 
 def test_the_first_nan_has_a_place_in_its_array_and_the_rows_of_its_replica() -> None:
@@ -33,13 +33,13 @@ def test_the_first_nan_has_a_place_in_its_array_and_the_rows_of_its_replica() ->
     dataset = refdist.data.Dataset.range(8).batch(8)
     with refdist.record() as recording:
         for batch in broken.mirrored(2).experimental_distribute_dataset(dataset):
-            broken.mirrored(2).run(lambda mine: broken.replica().all_reduce("SUM", mine), (batch,))
+            broken.mirrored(2).run(lambda rows: broken.replica().all_reduce("SUM", rows), (batch,))
         broken.mirrored(3).run(lambda: broken.replica().all_reduce(
             "SUM", large if broken.replica().replica_id_in_sync_group else np.ones_like(large)))
-    [found] = [one.text for one in findings(recording.events)]
-    assert found.startswith("The first NaN: 4 in what replicas 1, 2 contributed to all_reduce at ")
-    assert found.endswith(", the first at [19, 1] of replica 1's array; the last rows of a dataset that replica 1 got: "
-                          "4-7; the other replica contributes none")
+    [nan] = [finding.text for finding in findings(recording.events)]
+    assert nan.startswith("The first NaN: 4 in what replicas 1, 2 contributed to all_reduce at ")
+    assert nan.endswith(", the first at [19, 1] of replica 1's array; the last rows of a dataset that replica 1 got: "
+                        "4-7; the other replica contributes none")
     unknown = [replace(event, fields={**event.fields, "rows": None}) if event.kind == "step" else event
                for event in recording.events]
     assert "rows" not in findings(unknown)[0].text
@@ -52,10 +52,10 @@ def test_a_nan_that_is_written_to_all_copies_counts_once() -> None:
     w = broken.weights(broken.mirrored(3))
     with refdist.record() as recording:
         w.assign(np.float32([1, np.nan, np.nan]))
-    [found] = [one.text for one in findings(recording.events)]
+    [nan] = [finding.text for finding in findings(recording.events)]
     line = test_a_nan_that_is_written_to_all_copies_counts_once.__code__.co_firstlineno + 3
     place = f"{Path(__file__).name}:{line}"
-    assert found == f"The first NaN: 2 in what worker 0 wrote to variable w:0 at {place}, the first at [1]"
+    assert nan == f"The first NaN: 2 in what worker 0 wrote to variable w:0 at {place}, the first at [1]"
 
 
 def test_an_error_has_the_lines_that_led_to_it() -> None:
@@ -75,8 +75,8 @@ def test_nothing_stands_out_where_nothing_is_wrong() -> None:
 
 
 def test_what_stands_out_of_a_lost_worker() -> None:
-    found = [one.text for one in findings(of_a_lost_worker().events)]
-    assert "Worker 1 ends here, in the middle of all_reduce: its process ended, or what recorded it" in found
+    texts = [finding.text for finding in findings(of_a_lost_worker().events)]
+    assert "Worker 1 ends here, in the middle of all_reduce: its process ended, or what recorded it" in texts
 
 
 @pytest.mark.parametrize("program", [recorded, of_workers, of_uneven_workers])
@@ -101,8 +101,8 @@ def test_slots_say_what_comes_after_what(program: Callable[[], Recording]) -> No
         if "of" in event.fields:
             assert slots[event["of"]] <= slot
         if event.kind == "receive":
-            combine = next(one for one in events if one.kind == "combine"
-                           and (one.worker, one["rendezvous"]) == (event.worker, event["rendezvous"]))
+            combine = next(event_of for event_of in events if event_of.kind == "combine"
+                           and (event_of.worker, event_of["rendezvous"]) == (event.worker, event["rendezvous"]))
             assert slots[combine.id] < slot
     assert all(len(some) == 1 for some in places.values())
     assert max(Counter(slots).values()) > 4, "what happens at once stands at one place"

@@ -84,8 +84,8 @@ def text(browser: Browser, selector: str) -> str:
 
 def drawn(browser: Browser) -> tuple[str, int]:
     browser.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    found = browser.value("(one => [one.slots, Number(one.events)])(document.querySelector('#view canvas').dataset)")
-    return found[0], found[1]
+    counts = browser.value("(one => [one.slots, Number(one.events)])(document.querySelector('#view canvas').dataset)")
+    return counts[0], counts[1]
 
 
 def go(browser: Browser, number: int) -> None:
@@ -98,19 +98,19 @@ def test_each_program_is_shown(shown, name: str) -> None:
     for size in (WIDE, NARROW):
         browser = shown(recording, size)
         assert text(browser, "#about").startswith(f"{len(recording):,} events")
-        wanted = [one.text for one in findings(recording.events)]
-        assert [one.partition(" ")[2].partition(" ")[2][:300] for one in texts(browser, "#findings button")] == [
-            one[:300] for one in wanted]
+        wanted = [finding.text for finding in findings(recording.events)]
+        assert [label.partition(" ")[2].partition(" ")[2][:300] for label in texts(browser, "#findings button")] == [
+            label[:300] for label in wanted]
         assert browser.value("document.documentElement.scrollWidth") <= size[0]
         assert drawn(browser)[1] > 0
         order = layout.in_order(recording.events, layout.slots_of(recording.events))
-        for one in range(0, len(recording), max(1, len(recording) // 12)):
-            go(browser, one)
-            assert text(browser, "#now").startswith(f"Event {order[one].id} of {len(recording):,}: ")
-        for number, one in enumerate(findings(recording.events)):
+        for position in range(0, len(recording), max(1, len(recording) // 12)):
+            go(browser, position)
+            assert text(browser, "#now").startswith(f"Event {order[position].id} of {len(recording):,}: ")
+        for number, finding in enumerate(findings(recording.events)):
             browser.value(f"document.querySelectorAll('#findings button')[{number}].click()")
-            assert text(browser, "#now").startswith(f"Event {one.event} of")
-            assert texts(browser, "#source .at") or recording.events[one.event].kind == "step", "a line is lit"
+            assert text(browser, "#now").startswith(f"Event {finding.event} of")
+            assert texts(browser, "#source .at") or recording.events[finding.event].kind == "step", "a line is lit"
 
 
 def test_the_values_are_those_of_the_event_forward_and_back(shown) -> None:
@@ -120,7 +120,7 @@ def test_the_values_are_those_of_the_event_forward_and_back(shown) -> None:
     value = ""
     for event in recording.events:
         if event.worker == 0 and event.kind in ("variable", "write"):
-            value = "float32 [3] [" + ", ".join(f"{one:g}" for one in event["copies"][0]["items"]) + "]"
+            value = "float32 [3] [" + ", ".join(f"{item:g}" for item in event["copies"][0]["items"]) + "]"
         expected[event.id] = value
     for order in (1, -1):
         for number in list(expected)[::7 * order]:
@@ -139,7 +139,7 @@ def test_a_copy_that_alone_was_written_differs_from_the_others(shown) -> None:
     browser = shown(recording)
     written = next(event for event in recording.events if event.kind == "write")
     go(browser, written.id)
-    assert [re.sub(r"\s+", " ", one) for one in texts(browser, "#values tbody tr")] == [
+    assert [re.sub(r"\s+", " ", row) for row in texts(browser, "#values tbody tr")] == [
         "w:0copy 0GPU:0not equalfloat32 [3] [1, 1, 1]", "w:0copy 1GPU:1not equalfloat32 [3] [0, 0, 0]"]
     assert len(texts(browser, "#values .changed")) == 1
 
@@ -147,7 +147,7 @@ def test_a_copy_that_alone_was_written_differs_from_the_others(shown) -> None:
 def test_a_rendezvous_says_who_is_where_with_what(shown) -> None:
     recording = broken.recorded(broken.early)
     browser = shown(recording)
-    error = next(one for one in findings(recording.events) if one.text.startswith("Rendezvous"))
+    error = next(finding for finding in findings(recording.events) if finding.text.startswith("Rendezvous"))
     go(browser, error.event)
     assert text(browser, "#call h2") == "Rendezvous 1: not carried out"
     rows = browser.value("[...document.querySelectorAll('#call tbody tr')].map(row => [...row.children]"
@@ -186,9 +186,9 @@ def test_keys_step_forward_and_back_and_a_filter_leaves_events_out(shown) -> Non
     browser = shown(recording)
 
     def now() -> int:
-        found = re.match(r"Event (\d+) of", text(browser, "#now"))
-        assert found
-        return int(found[1])
+        shown_event = re.match(r"Event (\d+) of", text(browser, "#now"))
+        assert shown_event
+        return int(shown_event[1])
 
     browser.value("document.getElementById('view').focus()")
     end = len(recording) - 1
@@ -200,11 +200,11 @@ def test_keys_step_forward_and_back_and_a_filter_leaves_events_out(shown) -> Non
     choose(browser, "kind", "meet")
     choose(browser, "replica", "2")
     assert text(browser, "#count") == f"{len(meets)} events of {len(recording)}"
-    found = [now()]
+    passed = [now()]
     for _ in meets[1:]:
         browser.press("ArrowRight")
-        found.append(now())
-    assert found == meets
+        passed.append(now())
+    assert passed == meets
     for control in ("kind", "replica"):
         choose(browser, control, "")
     choose(browser, "worker", "1")
@@ -326,11 +326,11 @@ def test_processes_that_were_recorded_are_shown_together(shown, tmp_path: Path, 
     recording = refdist.insight.load(tmp_path / "a")
     browser = shown(recording)
     assert text(browser, "#about") == f"{len(recording)} events, 2 workers, 2 replicas, 0 variables"
-    found = texts(browser, "#findings button")
-    assert bool(found) == killed
+    listed = texts(browser, "#findings button")
+    assert bool(listed) == killed
     if killed:
         assert re.search(r"Exchange 2 between workers was not carried out\. Replica 0 at script\.py:5: all_reduce SUM "
-                         r"of float32 \[\]; worker 1 never arrives$", found[0])
+                         r"of float32 \[\]; worker 1 never arrives$", listed[0])
     meets = [event for event in recording.events if event.kind == "exchange" and event["call"] == "all_reduce"]
     order = layout.in_order(recording.events, layout.slots_of(recording.events))
     go(browser, [event.id for event in order].index(meets[-1].id))
@@ -356,10 +356,10 @@ def test_a_screen_reader_finds_names_and_the_current_event_in_words(shown) -> No
             assert name.strip(), role
     assert ("slider", "Event") in nodes and ("searchbox", "Search in events") in nodes
     assert {"banner", "main", "search", "status", "table", "columnheader", "rowheader"} <= {role for role, _ in nodes}
-    said = (f"Event {arrival} of {len(recording)}: replica 0 arrives at rendezvous 1: all_reduce SUM of float32 [3], "
-            "recorded.py:")
-    assert text(browser, "#now").startswith(said)
-    assert browser.value("document.getElementById('slider').getAttribute('aria-valuetext')").startswith(said)
+    words = (f"Event {arrival} of {len(recording)}: replica 0 arrives at rendezvous 1: all_reduce SUM of float32 [3], "
+             "recorded.py:")
+    assert text(browser, "#now").startswith(words)
+    assert browser.value("document.getElementById('slider').getAttribute('aria-valuetext')").startswith(words)
 
 
 def test_light_and_dark(shown) -> None:

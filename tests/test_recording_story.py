@@ -23,7 +23,7 @@ def number() -> int:
 
 
 def items(event: refdist.insight.Event, name: str) -> list[object]:
-    return [one["items"] for one in event[name]]
+    return [summary["items"] for summary in event[name]]
 
 
 def of_kind(recording: Recording, kind: str) -> list[refdist.insight.Event]:
@@ -40,24 +40,24 @@ def test_a_loss_is_in_the_recording_from_the_replicas_to_the_printed_number() ->
     assert reduce["site"][0].startswith(__file__)
     assert [(event.replica, items(event, "returned")) for event in of_kind(recording, "return")] == [
         (0, [1.0]), (1, ["NaN"]), (None, ["NaN"])]
-    [first] = [one for one in recording.findings if one.text.startswith("The first NaN")]
+    [first] = [finding for finding in recording.findings if finding.text.startswith("The first NaN")]
     assert "replica 1 returned from" in first.text and "test_recording_story.py" in first.text and first.wrong
 
 
-@pytest.mark.parametrize(("parts", "told", "wrong"), [
+@pytest.mark.parametrize(("parts", "sentence", "wrong"), [
     ([1.0, np.inf], "in what replica 1 contributed to all_reduce at test_recording_story.py:", False),
     ([60000.0, 60000.0], "whose sum is beyond the largest float16", True)])
 @pytest.mark.filterwarnings("ignore")
-def test_the_first_infinity_stands_out(parts: list[float], told: str, wrong: bool) -> None:
+def test_the_first_infinity_stands_out(parts: list[float], sentence: str, wrong: bool) -> None:
     strategy = mirrored(2)
     with refdist.record() as recording:
         strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", np.float16(parts[number()])))
     [first] = recording.findings
-    assert first.text.startswith("The first infinity: ") and told in first.text and first.wrong == wrong
+    assert first.text.startswith("The first infinity: ") and sentence in first.text and first.wrong == wrong
     with refdist.record() as outside:
         strategy.reduce("SUM", strategy.run(lambda: np.float16(parts[number()])), axis=None)
     [first] = outside.findings
-    assert told.partition("replica 1")[0] in first.text or not wrong
+    assert sentence.partition("replica 1")[0] in first.text or not wrong
 
 
 def test_a_summary_counts_what_is_reduced_outside_and_what_a_coordinator_does() -> None:

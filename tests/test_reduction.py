@@ -34,7 +34,7 @@ def rc() -> Any:
     return refdist.get_replica_context()
 
 
-def mine() -> Any:
+def contribution() -> Any:
     return np.full(2, NUMBERS[rc().replica_id_in_sync_group])
 
 
@@ -49,48 +49,48 @@ def variable(strategy: Any, op: str, **kwargs: Any) -> Any:
 
 def aggregation(strategy: Any, op: str = "SUM") -> Any:
     v = variable(strategy, op)
-    strategy.run(lambda: v.assign_add(mine()))
+    strategy.run(lambda: v.assign_add(contribution()))
     assert len({part.numpy().tobytes() for part in v.values}) == 1
     return v.numpy()
 
 
 def read(strategy: Any, op: str = "SUM") -> Any:
     v = variable(strategy, op, synchronization=refdist.VariableSynchronization.ON_READ)
-    strategy.run(lambda: v.assign_add(mine()))
+    strategy.run(lambda: v.assign_add(contribution()))
     return v.read_value()
 
 
 def to_all(strategy: Any, op: str = "SUM") -> Any:
-    value = strategy.run(mine)
-    found = strategy.extended.reduce_to(op, value, value)
-    assert isinstance(found, refdist.Mirrored) == (strategy.num_replicas_in_sync > 1)
-    return last(strategy, found)
+    value = strategy.run(contribution)
+    reduced = strategy.extended.reduce_to(op, value, value)
+    assert isinstance(reduced, refdist.Mirrored) == (strategy.num_replicas_in_sync > 1)
+    return last(strategy, reduced)
 
 
 def batch(strategy: Any, op: str = "SUM") -> Any:
-    value = strategy.run(mine)
-    [found] = strategy.extended.batch_reduce_to(op, [(value, value)])
-    return last(strategy, found)
+    value = strategy.run(contribution)
+    [reduced] = strategy.extended.batch_reduce_to(op, [(value, value)])
+    return last(strategy, reduced)
 
 
 def before_a_step(strategy: Any, op: str = "SUM") -> Any:
-    found: list[Any] = []
+    reduced: list[Any] = []
 
     def on_replica() -> None:
-        rc()._reduce_then(refdist.ReduceOp[op], {"a": mine()}, lambda _, results: found.append(results["a"]))
+        rc()._reduce_then(refdist.ReduceOp[op], {"a": contribution()}, lambda _, results: reduced.append(results["a"]))
     strategy.run(on_replica)
-    [result] = found
+    [result] = reduced
     return result
 
 
 # What it does, where the result goes, and the hook that a program's own CrossDeviceOps is asked through.
 ENTRIES: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {
-    "all_reduce": (lambda s, op="SUM": last(s, s.run(lambda: rc().all_reduce(op, mine()))), FULL, "batch"),
+    "all_reduce": (lambda s, op="SUM": last(s, s.run(lambda: rc().all_reduce(op, contribution()))), FULL, "batch"),
     "all_reduce and a step across replicas": (before_a_step, FULL, "batch"),
     "assign_add": (aggregation, FULL, "one"),
     "ON_READ": (read, HOME, "one"),
-    "reduce": (lambda s, op="SUM": s.reduce(op, s.run(mine), axis=None), HOME, "one"),
-    "reduce along": (lambda s, op="SUM": s.reduce(op, s.run(lambda: mine()[None]), axis=0), HOME, "one"),
+    "reduce": (lambda s, op="SUM": s.reduce(op, s.run(contribution), axis=None), HOME, "one"),
+    "reduce along": (lambda s, op="SUM": s.reduce(op, s.run(lambda: contribution()[None]), axis=0), HOME, "one"),
     "reduce_to": (to_all, FULL, "one"),
     "batch_reduce_to": (batch, FULL, "batch"),
 }
@@ -124,9 +124,9 @@ def test_every_way_in_gives_the_bits_of_the_sum_from_left_to_right(entry: Any, p
 def test_every_array_of_a_nest_is_reduced_as_one_alone_is(plan: str) -> None:
     strategy = mirrored(PLANS[plan]())
     for op in ("SUM", "MEAN"):
-        alone = strategy.run(lambda op=op: rc().all_reduce(op, mine()))
-        nest = strategy.run(lambda op=op: rc().all_reduce(op, {"a": mine(), "b": [mine()]}))
-        assert {last(strategy, one).tobytes() for one in (alone, nest["a"], nest["b"][0])} == {
+        alone = strategy.run(lambda op=op: rc().all_reduce(op, contribution()))
+        nest = strategy.run(lambda op=op: rc().all_reduce(op, {"a": contribution(), "b": [contribution()]}))
+        assert {last(strategy, total).tobytes() for total in (alone, nest["a"], nest["b"][0])} == {
             last(strategy, alone).tobytes()}
         assert ENTRIES["reduce"][0](strategy, op).tobytes() == last(strategy, alone).tobytes()
 
@@ -160,26 +160,26 @@ Moved = dict[str, tuple[int, int]]
 
 def moved(recording: refdist.insight.Recording) -> Moved:
     """What travelled where: how many bytes, in how many pieces."""
-    found: Moved = {}
+    transfers: Moved = {}
     for event in recording.events:
         if event.kind == "transfer":
             way = f"{event['source']} -> {event['destination']}"
-            nbytes, times = found.get(way, (0, 0))
-            found[way] = nbytes + event["bytes"], times + event["times"]
-    return found
+            nbytes, times = transfers.get(way, (0, 0))
+            transfers[way] = nbytes + event["bytes"], times + event["times"]
+    return transfers
 
 
 def together(moves: Any) -> Moved:
     """The same of (way, bytes) pairs, or of the transfers of a plan."""
-    found: Moved = {}
+    transfers: Moved = {}
     for move in moves:
         way, nbytes = move if len(move) == 2 else (
             f"{devices.short(move.source)} -> {devices.short(move.destination)}", move.nbytes)
         source, _, destination = way.partition(" -> ")
         if nbytes and source != destination:
-            before = found.get(way, (0, 0))
-            found[way] = before[0] + nbytes, before[1] + 1
-    return found
+            before = transfers.get(way, (0, 0))
+            transfers[way] = before[0] + nbytes, before[1] + 1
+    return transfers
 
 
 @pytest.mark.parametrize("name", OF_SLICES)
@@ -188,11 +188,11 @@ def test_slices_are_put_one_after_another_by_the_plan(name: str, plan: str) -> N
     call, destinations = OF_SLICES[name]
     ops = PLANS[plan]()
     with refdist.record() as recording:
-        found = call(mirrored(ops))
-    if isinstance(found, refdist.IndexedSlices):
-        assert found.values.tolist() == [[number] * 2 for number in NUMBERS] and found.indices.tolist() == [0, 0, 0]
+        reduced = call(mirrored(ops))
+    if isinstance(reduced, refdist.IndexedSlices):
+        assert reduced.values.tolist() == [[number] * 2 for number in NUMBERS] and reduced.indices.tolist() == [0, 0, 0]
     else:
-        assert found.numpy().tolist() == [[(NUMBERS[0] + NUMBERS[1]) + NUMBERS[2]] * 2]
+        assert reduced.numpy().tolist() == [[(NUMBERS[0] + NUMBERS[1]) + NUMBERS[2]] * 2]
     expected = together(ops.transfers(FULL, destinations, collectives.nbytes(slices_of(0))))
     assert moved(recording) == expected != {}
 
@@ -252,25 +252,25 @@ def test_a_value_goes_to_some_devices_only_by_way_of_the_first_one() -> None:
 
 def test_several_values_that_go_everywhere_travel_in_packs() -> None:
     strategy = mirrored(refdist.HierarchicalCopyAllReduce(num_packs=1))
-    with refdist.record() as one:
-        strategy.run(lambda: rc().all_reduce("SUM", [mine(), mine()]))
-    value = strategy.run(mine)
+    with refdist.record() as packed:
+        strategy.run(lambda: rc().all_reduce("SUM", [contribution(), contribution()]))
+    value = strategy.run(contribution)
     with refdist.record() as other:
         strategy.extended.batch_reduce_to("SUM", [(value, value), (value, value)])
     with refdist.record() as direct:
         strategy.extended.reduction.ops.batch_reduce("SUM", [(value, value), (value, value)])
 
-    assert moved(one) == moved(other) == moved(direct)
-    assert set(moved(one).values()) == {(32, 1)}
+    assert moved(packed) == moved(other) == moved(direct)
+    assert set(moved(packed).values()) == {(32, 1)}
 
 
 def test_what_an_accumulation_function_returns_belongs_to_nobody_else() -> None:
     part = np.zeros(2)
     ops = refdist.ReductionToOneDevice(accumulation_fn=lambda parts: parts[0])
     strategy = mirrored(ops)
-    found = strategy.run(lambda: rc().all_reduce("SUM", part)).values[0]
+    total = strategy.run(lambda: rc().all_reduce("SUM", part)).values[0]
     part += 1
-    assert found.tolist() == [0.0, 0.0] and not found.flags.writeable
+    assert total.tolist() == [0.0, 0.0] and not total.flags.writeable
 
 
 @pytest.mark.worlds
@@ -283,8 +283,8 @@ def test_recording_changes_no_case_of_the_specification(chapter: Chapter, tmp_pa
         with refdist.insight.record_to(tmp_path / "a"), refdist.record() as recording:
             recorded = [adapter.run(program(case)) for case in some]
     # What a message may name and what is another one each time: the port of a server, and a folder for files.
-    one, other = (re.sub(rf"127.0.0.1:\d+|{tempfile.gettempdir()}/\w+", "", repr(found)) for found in (recorded, plain))
-    assert one == other
+    varying = rf"127.0.0.1:\d+|{tempfile.gettempdir()}/\w+"
+    assert re.sub(varying, "", repr(recorded)) == re.sub(varying, "", repr(plain))
     assert refdist.insight.load(tmp_path / "a").events == [*map(checked, recording.events)]
     for event in recording.events:
         assert json.dumps(event.as_json(), allow_nan=False)
@@ -313,11 +313,11 @@ class Own(refdist.CrossDeviceOps):
 def test_a_strategy_reduces_by_the_hooks_of_a_program_s_own_class_wherever_it_reduces(entry: Any) -> None:
     call, _, hook = entry
     ops = Own()
-    found = call(mirrored(ops))
-    assert found.tolist() == pytest.approx([1000.6, 1000.6])
+    total = call(mirrored(ops))
+    assert total.tolist() == pytest.approx([1000.6, 1000.6])
     asked = [("one", SUM, "PerReplica", 0)]
     assert ops.calls == (asked if hook == "one" else [*asked, ("batch", 1)])
-    assert not found.flags.writeable
+    assert not total.flags.writeable
 
 
 def test_the_public_methods_check_and_call_the_hooks() -> None:
@@ -348,7 +348,7 @@ def test_broadcast_has_a_hook_too() -> None:
 
 def test_the_base_class_reduces_nothing_but_broadcasts(entry: Any) -> None:
     call, _, _ = entry
-    value = mirrored(None).run(mine)
+    value = mirrored(None).run(contribution)
     for attempt in (lambda: call(mirrored(refdist.CrossDeviceOps())),
                     lambda: refdist.CrossDeviceOps().reduce("SUM", value, value),
                     lambda: refdist.CrossDeviceOps().batch_reduce("SUM", [(value, value)])):
@@ -379,8 +379,8 @@ def test_options_reach_the_hooks() -> None:
     ops = Own()
     options = refdist.experimental.CommunicationOptions(bytes_per_pack=7)
     strategy = mirrored(ops)
-    strategy.run(lambda: rc().all_reduce("SUM", {"a": mine()}, options=options))
-    value = strategy.run(mine)
+    strategy.run(lambda: rc().all_reduce("SUM", {"a": contribution()}, options=options))
+    value = strategy.run(contribution)
     strategy.extended.reduce_to("SUM", value, "CPU:0", options)
     strategy.extended.batch_reduce_to("SUM", [(value, "CPU:0"), (value, value)], options)
     assert [call[3] for call in ops.calls if call[0] == "one"] == [7] * 4
@@ -394,7 +394,7 @@ def test_results_of_hooks_that_do_not_fit_are_refused(returned: Any) -> None:
             return returned
 
     with pytest.raises(ValueError, match=r"RD34.*Wrong.batch_reduce"):
-        mirrored(Wrong()).run(lambda: rc().all_reduce("SUM", mine()))
+        mirrored(Wrong()).run(lambda: rc().all_reduce("SUM", contribution()))
 
 
 def test_the_array_that_a_hook_returns_is_copied_unless_nobody_can_change_it() -> None:
@@ -404,9 +404,9 @@ def test_the_array_that_a_hook_returns_is_copied_unless_nobody_can_change_it() -
         def batch_reduce_implementation(self, *_: Any) -> Any:
             return [kept]
 
-    found = mirrored(Same()).run(lambda: rc().all_reduce("SUM", mine())).values[0]
+    total = mirrored(Same()).run(lambda: rc().all_reduce("SUM", contribution())).values[0]
     kept += 1
-    assert found.tolist() == [0.0, 0.0]
+    assert total.tolist() == [0.0, 0.0]
 
 
 # --- Values that are the same on all replicas ------------------------------------------------------------------
@@ -436,13 +436,13 @@ def test_the_dtype_of_a_mean_depends_on_nothing_but_the_dtype(name: str, dtype: 
     values = {"plain": make(), "variable": v, "replicas": strategy.run(make),
               "distributed": strategy.experimental_distribute_values_from_function(make)}
     for kind, value in values.items():
-        found = strategy.reduce("MEAN", value, axis=None)
+        mean = strategy.reduce("MEAN", value, axis=None)
         # That of OneDeviceStrategy is the value itself.
         expected = dtype if name == "one device" else MEANS[dtype]
-        assert (found.dtype, found.tolist()) == (expected, [1, 2]), kind
+        assert (mean.dtype, mean.tolist()) == (expected, [1, 2]), kind
         along = strategy.reduce("MEAN", value, axis=0)
         assert (along.dtype, along.tolist()) == (MEANS[dtype], 1.5), kind
-        assert not found.flags.writeable
+        assert not mean.flags.writeable
         assert strategy.extended.reduce_to("MEAN", value, "CPU:0").dtype == MEANS[dtype], kind
     [on_replica, *_] = strategy.experimental_local_results(strategy.run(
         lambda: rc().all_reduce("MEAN", np.array([1, 2], dtype))))
@@ -460,10 +460,10 @@ def test_a_reduction_has_the_byte_order_of_the_machine(name: str, dtype: str, sh
 
     value = strategy.run(make)
     [on_replica, *_] = strategy.experimental_local_results(strategy.run(lambda: rc().all_reduce("SUM", make())))
-    found = [on_replica, strategy.reduce("SUM", value, axis=None), strategy.reduce("SUM", value, axis=0),
-             strategy.reduce("MEAN", value, axis=None), strategy.reduce("MEAN", make(), axis=0)]
-    assert all(one.dtype.isnative for one in found)
-    assert [one.flat[0] for one in found] == [strategy.num_replicas_in_sync] * 2 + [
+    reduced = [on_replica, strategy.reduce("SUM", value, axis=None), strategy.reduce("SUM", value, axis=0),
+               strategy.reduce("MEAN", value, axis=None), strategy.reduce("MEAN", make(), axis=0)]
+    assert all(array.dtype.isnative for array in reduced)
+    assert [array.flat[0] for array in reduced] == [strategy.num_replicas_in_sync] * 2 + [
         strategy.num_replicas_in_sync * shape[0], 1, 1]
 
 
@@ -487,10 +487,10 @@ WORLDS = [(2, 1), (2, 2), (3, 2), (2, 3)]
 @pytest.mark.parametrize(("workers", "replicas"), WORLDS)
 def test_the_mean_of_a_plain_value_is_the_mean_over_the_workers(workers: int, replicas: int) -> None:
     for axis in (None, 0):
-        found = every_worker(lambda s, i, axis=axis: s.reduce("MEAN", np.float64([i, 10.0 * i]), axis=axis),
+        means = every_worker(lambda s, i, axis=axis: s.reduce("MEAN", np.float64([i, 10.0 * i]), axis=axis),
                              workers, replicas)
         mean = np.mean([[i, 10.0 * i] for i in range(workers)], axis=None if axis == 0 else 0)
-        assert [each.tolist() for each in found] == [mean.tolist()] * workers
+        assert [each.tolist() for each in means] == [mean.tolist()] * workers
     assert [str(each.dtype) for each in every_worker(lambda s, i: s.reduce("MEAN", np.int32(i), axis=None),
                                                      workers, replicas)] == ["float64"] * workers
 
@@ -528,8 +528,8 @@ def test_texts_of_any_length_are_gathered() -> None:
         return np.array(["ab" * rc().replica_id_in_sync_group])
     assert strategy.gather(strategy.run(text), axis=0).tolist() == ["", "ab", "abab"]
     assert last(strategy, strategy.run(lambda: rc().all_gather(text(), axis=0))).tolist() == ["", "ab", "abab"]
-    found = every_worker(lambda s, i: s.gather(s.run(text), axis=0).tolist(), 2, 2)
-    assert found == [["", "ab", "abab", "ababab"]] * 2
+    gathered = every_worker(lambda s, i: s.gather(s.run(text), axis=0).tolist(), 2, 2)
+    assert gathered == [["", "ab", "abab", "ababab"]] * 2
     with pytest.raises(ValueError, match=r"RD05.*<U2.*S2"):
         mixed = refdist.PerReplica([np.array(["ab"]), np.array([b"ab"])])
         refdist.MirroredStrategy(GPUS[:2]).gather(mixed, axis=0)
@@ -553,13 +553,13 @@ def test_a_mirrored_value_that_differs_between_workers_has_no_mean(workers: int,
 def test_recorded_workers_say_which_replicas_met_and_how_many_bytes_they_contributed() -> None:
     def program(s: Any, i: int) -> Any:
         return s.run(lambda: rc().all_reduce("SUM", [np.float64(i), np.ones(2, np.float32)]))
-    with refdist.record() as two:
+    with refdist.record() as two_by_two:
         every_worker(program, 2, 2)
-    assert met(two) == [("meet", 0, 0, 16), ("meet", 0, 1, 16), ("exchange", 0, None, 32),
-                        ("meet", 1, 2, 16), ("meet", 1, 3, 16), ("exchange", 1, None, 32)]
-    with refdist.record() as one:
+    assert met(two_by_two) == [("meet", 0, 0, 16), ("meet", 0, 1, 16), ("exchange", 0, None, 32),
+                               ("meet", 1, 2, 16), ("meet", 1, 3, 16), ("exchange", 1, None, 32)]
+    with refdist.record() as three_by_one:
         every_worker(program, 3, 1)
-    assert met(one) == [(kind, i, i, 16) for i in range(3) for kind in ("meet", "exchange")]
+    assert met(three_by_one) == [(kind, i, i, 16) for i in range(3) for kind in ("meet", "exchange")]
 
 
 def met(recording: refdist.insight.Recording) -> list[tuple[str, int, int | None, int]]:
@@ -572,26 +572,26 @@ def met(recording: refdist.insight.Recording) -> list[tuple[str, int, int | None
 def test_workers_make_the_transfers_of_the_plan_among_their_own_devices(workers: int, replicas: int) -> None:
     with refdist.record() as recording:
         every_worker(lambda s, i: s.run(lambda: rc().all_reduce("SUM", np.float64(i))), workers, replicas)
-    found = moved(recording)
-    assert len(found) == workers * 2 * (replicas - 1)
-    assert set(found.values()) <= {(8, 1)}
+    transfers = moved(recording)
+    assert len(transfers) == workers * 2 * (replicas - 1)
+    assert set(transfers.values()) <= {(8, 1)}
 
 
 def test_an_axis_may_be_a_number_of_numpy() -> None:
     strategy = mirrored(None)
     for axis in (np.int64(0), np.array(0)):
-        assert strategy.reduce("SUM", strategy.run(mine), axis=axis) == pytest.approx(1.2)
-        assert strategy.reduce("MEAN", strategy.run(mine), axis=axis) == pytest.approx(0.2)
-        assert strategy.gather(strategy.run(mine), axis=axis).shape == (6,)
+        assert strategy.reduce("SUM", strategy.run(contribution), axis=axis) == pytest.approx(1.2)
+        assert strategy.reduce("MEAN", strategy.run(contribution), axis=axis) == pytest.approx(0.2)
+        assert strategy.gather(strategy.run(contribution), axis=axis).shape == (6,)
 
 
 # --- Nests -----------------------------------------------------------------------------------------------------
 
 def test_reduce_to_reduces_every_array_of_a_nest() -> None:
     strategy = mirrored(None)
-    value = strategy.run(lambda: {"a": mine(), "b": [mine()[:1]]})
-    found = strategy.extended.reduce_to("MEAN", value, "CPU:0")
-    assert found["a"].tolist() == pytest.approx([0.2, 0.2]) and found["b"][0].tolist() == pytest.approx([0.2])
+    value = strategy.run(lambda: {"a": contribution(), "b": [contribution()[:1]]})
+    reduced = strategy.extended.reduce_to("MEAN", value, "CPU:0")
+    assert reduced["a"].tolist() == pytest.approx([0.2, 0.2]) and reduced["b"][0].tolist() == pytest.approx([0.2])
     everywhere = strategy.extended.reduce_to("SUM", value, value["a"])
     assert [type(leaf).__name__ for leaf in (everywhere["a"], everywhere["b"][0])] == ["Mirrored", "Mirrored"]
 

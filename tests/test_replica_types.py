@@ -54,10 +54,10 @@ def findings(program: Callable[[], object]) -> list[warnings.WarningMessage]:
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         program()
-    return [one for one in given if isinstance(one.message, ReplicaTypeWarning)]
+    return [warning for warning in given if isinstance(warning.message, ReplicaTypeWarning)]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one.program.__name__)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.program.__name__)
 def test_a_mistake_is_found_once_at_its_line_with_its_factor(mistake: Mistake) -> None:
     [finding] = findings(mistake.program)
     assert isinstance(finding.message, ReplicaTypeWarning)
@@ -68,7 +68,7 @@ def test_a_mistake_is_found_once_at_its_line_with_its_factor(mistake: Mistake) -
 
 
 @pytest.mark.parametrize("scales", [True, False], ids=["as it is", "whatever its file divides by"])
-@pytest.mark.parametrize("program", RIGHT, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("program", RIGHT, ids=lambda program: program.__name__)
 def test_a_right_program_that_looks_wrong_is_left_alone(program: Callable[[], None], scales: bool,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     if not scales:
@@ -89,7 +89,7 @@ def test_a_mistake_in_a_drawn_training_loop_is_found(mistake: str) -> None:
     for seed in range(20):
         loop = Loop(seed, mistake)
         with process.fresh(), refdist.config.checks(types=True):
-            codes = [str(one.message)[1:5] for one in findings(loop.run)]
+            codes = [str(warning.message)[1:5] for warning in findings(loop.run)]
         if codes != [LOOP_MISTAKES[mistake]] * len(codes) or not codes:
             missed.append((loop, codes))
     assert missed == []
@@ -173,7 +173,7 @@ REDUCED: dict[Along, Callable[[Any], Any]] = {
 
 def test_what_reducing_one_array_makes_of_types() -> None:
     def observe(cell: tuple[Of, Along]) -> object:
-        return [type_of(one).of for one in REDUCED[cell[1]](operand(cell[0]))]
+        return [type_of(reduced).of for reduced in REDUCED[cell[1]](operand(cell[0]))]
 
     assert survivors(ALONG, observe, other_types) == []
 
@@ -189,7 +189,7 @@ def test_what_replicas_may_reduce(monkeypatch: pytest.MonkeyPatch) -> None:
             with process.fresh():
                 replica_checks.check(reducing, kinds, "this", 2)
 
-        return [str(one.message)[:6] for one in findings(program)]
+        return [str(warning.message)[:6] for warning in findings(program)]
 
     codes = {cell for row in REPLICAS.values() for cell in row.values()}
     assert survivors(REPLICAS, observe, lambda cell, value: codes - {value}) == []
@@ -229,12 +229,12 @@ def labels_of_two() -> Any:
     (lambda x, y: float(x.mean()), Of.UNKNOWN),
 ])
 def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any], of: Of) -> None:
-    found = compute(rows_of_two(), labels_of_two())
+    computed = compute(rows_of_two(), labels_of_two())
     wanted = compute(np.asarray(rows_of_two()), np.asarray(labels_of_two()))
-    assert type_of(found).of is of
-    assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes()
+    assert type_of(computed).of is of
+    assert np.asarray(computed).tobytes() == np.asarray(wanted).tobytes()
     if isinstance(wanted, (np.ndarray, np.generic)):
-        assert isinstance(found, type(wanted)) and found.dtype == wanted.dtype and found.shape == wanted.shape
+        assert isinstance(computed, type(wanted)) and computed.dtype == wanted.dtype and computed.shape == wanted.shape
 
 
 def test_what_is_written_into_an_array_changes_its_type() -> None:
@@ -264,10 +264,10 @@ def test_a_chain_of_any_length_is_kept_short() -> None:
 
 
 def test_a_value_says_what_it_is() -> None:
-    told: list[str] = []
-    each(four(), lambda x: told.append(repr(refdist.replica_type(np.square(x).mean()))), rows=7)
-    assert told[0].startswith("a mean over the replica's rows (2): rows of a distributed dataset -> square (")
-    assert told[3].startswith("a mean over the replica's rows (1)")
+    shown: list[str] = []
+    each(four(), lambda x: shown.append(repr(refdist.replica_type(np.square(x).mean()))), rows=7)
+    assert shown[0].startswith("a mean over the replica's rows (2): rows of a distributed dataset -> square (")
+    assert shown[3].startswith("a mean over the replica's rows (1)")
     assert repr(refdist.replica_type(1.0)) == "unknown"
 
 
@@ -278,16 +278,17 @@ def test_a_variable_says_what_a_read_of_it_is() -> None:
     assert kinds == ["SAME", "PART"]
 
 
-@pytest.mark.parametrize(("divided", "found"), [
+@pytest.mark.parametrize(("divided", "noticed"), [
     (lambda x: x / 16, True), (lambda x: x / 4, False), (lambda x: x / (2 * len(CONSTANT) * 4), False)])
-def test_a_batch_that_is_not_distributed_is_told_from_a_share(divided: Callable[[Any], Any], found: bool) -> None:
+def test_a_batch_that_is_not_distributed_is_told_from_a_share(divided: Callable[[Any], Any], noticed: bool) -> None:
     strategy = four()
     w = weights(strategy, Aggregation.SUM)
 
     def step(x: Any) -> None:
         w.assign_sub(divided(((x @ w)[:, None] * x).sum(axis=0)))
 
-    assert [str(one.message)[:6] for one in findings(lambda: strategy.run(step, (ROWS,)))] == ["[RD37]"] * found
+    given = findings(lambda: strategy.run(step, (ROWS,)))
+    assert [str(warning.message)[:6] for warning in given] == ["[RD37]"] * noticed
 
 
 def test_numpys_warnings_name_the_line_of_the_program() -> None:
@@ -300,7 +301,7 @@ def test_numpys_warnings_name_the_line_of_the_program() -> None:
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("default")
         each(four(), step)
-    lines = [Path(one.filename).read_text().splitlines()[one.lineno - 1] for one in given]
+    lines = [Path(warning.filename).read_text().splitlines()[warning.lineno - 1] for warning in given]
     assert [line.partition("# ")[2] for line in lines] == ["first", "second", "third"]
 
 

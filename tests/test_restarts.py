@@ -44,8 +44,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts, "BACKOFF_SECONDS", 0.0)
 
 
-def lost(step: int | None, path: str = "ckpt", status: int = 137, told: bool = False, workers: int = 2) -> Ended:
-    return Ended(status, KILLED, told, None if step is None else Saved(path, step), workers)
+def lost(step: int | None, path: str = "ckpt", status: int = 137, by_user: bool = False, workers: int = 2) -> Ended:
+    return Ended(status, KILLED, by_user, None if step is None else Saved(path, step), workers)
 
 
 WELL = Ended(0, "", False, Saved("ckpt-9", 90), 2)
@@ -58,7 +58,7 @@ ENDS: dict[str, tuple[list[Ended], int, int, int, str]] = {
     "saved again what it had restored": ([lost(10), lost(10)], 3, 137, 1, "failed again before it had saved"),
     "never saved anything": ([lost(None), lost(None)], 3, 137, 1, "failed again before it had saved a checkpoint"),
     "too often": ([lost(10), lost(20), lost(30)], 2, 137, 2, "as often as --max-restarts=2 allows"),
-    "told to end": ([lost(10), lost(20, status=143, told=True)], 3, 143, 1, "the job was told to end"),
+    "told to end": ([lost(10), lost(20, status=143, by_user=True)], 3, 143, 1, "the job was told to end"),
     "again, with fewer workers": ([lost(10), lost(None, workers=1), WELL], 3, 0, 2, "came to its end;"),
     "twice with fewer workers": ([lost(10), lost(None, workers=1), lost(None, workers=1)], 3, 137, 2, "failed again"),
     "no host for a while": ([lost(10), lost(None, workers=0), lost(20), WELL], 3, 0, 3, "came to its end;"),
@@ -79,7 +79,7 @@ def test_when_a_job_is_started_again(name: str, capfd: pytest.CaptureFixture[str
     text = capfd.readouterr().err
     assert len(re.findall(r"^\[launcher\] restart \d of \d in 0 s, from ", text, re.MULTILINE)) == count
     assert why in text and bool(text) == bool(why), text
-    assert text.count(f": {KILLED}\n") == (sum(bool(one.status) for one in ends) if why else 0)
+    assert text.count(f": {KILLED}\n") == (sum(bool(end.status) for end in ends) if why else 0)
 
 
 def test_a_checkpoint_without_a_step_counts() -> None:
@@ -101,10 +101,10 @@ def test_a_signal_ends_a_job_that_waits_to_be_started_again(
 
 
 def test_workers_say_which_checkpoints_are_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, int | None, bool]] = []
+    announced: list[tuple[str, int | None, bool]] = []
 
     def take(path: str, step: int | None) -> None:
-        told.append((os.path.basename(path), step, refdist.train.latest_checkpoint(tmp_path) == path))
+        announced.append((os.path.basename(path), step, refdist.train.latest_checkpoint(tmp_path) == path))
 
     monkeypatch.setattr(saved, "_take", None)
     saved.hand_over(take)
@@ -117,8 +117,8 @@ def test_workers_say_which_checkpoints_are_complete(tmp_path: Path, monkeypatch:
     refdist.train.Checkpoint(other=step).write(tmp_path / "other")
     refdist.train.Checkpoint(step=refdist.Variable([1, 2])).write(tmp_path / "steps")
     # Only when the index names it, since a program that starts asks that.
-    assert told == [("rows", 7, False), ("ckpt-1", 7, True), ("ckpt-2", 8, True), ("other", None, False),
-                    ("steps", None, False)]
+    assert announced == [("rows", 7, False), ("ckpt-1", 7, True), ("ckpt-2", 8, True), ("other", None, False),
+                         ("steps", None, False)]
 
 
 # In processes.
@@ -163,8 +163,8 @@ def test_a_job_that_loses_workers_ends_with_the_bits_of_one_that_does_not(tmp_pa
     done = launch(tmp_path, 9, 18)
     assert done.returncode == 0, done.stderr
     for real, simulated in zip(values(tmp_path), straight(tmp_path / "straight"), strict=True):
-        for one, other in zip(real, simulated, strict=True):
-            np.testing.assert_array_equal(one, other, strict=True)
+        for value, other in zip(real, simulated, strict=True):
+            np.testing.assert_array_equal(value, other, strict=True)
     _, _, read, step, _ = values(tmp_path)[0]
     assert read.tolist() == [restarted.EPOCHS] * restarted.ROWS and step == restarted.STEPS
     lines = [line for line in done.stderr.splitlines() if line.startswith("[launcher] ")]
@@ -211,8 +211,8 @@ def test_a_worker_that_is_preempted_loses_no_step(tmp_path: Path) -> None:
     assert f"restart 1 of 3 in 1 s, from {tmp_path / 'checkpoints' / 'ckpt-3'} (step 9)" in done.stderr
     assert ": [worker 0] ended with exit status 42\n" in done.stderr or \
         ": [worker 1] ended with exit status 42\n" in done.stderr, done.stderr
-    for one, other in zip(values(tmp_path)[1], straight(tmp_path / "straight")[1], strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+    for value, other in zip(values(tmp_path)[1], straight(tmp_path / "straight")[1], strict=True):
+        np.testing.assert_array_equal(value, other, strict=True)
 
 
 @pytest.mark.slow
@@ -226,8 +226,8 @@ def test_a_process_above_the_workers_may_be_lost(kind: str, tmp_path: Path) -> N
     assert job.returncode == 0, text
     assert re.search(r"1 restart the job came to its end.*\n\[launcher\] lost after .*: \[launcher\] .* "
                      r"\(process \d+\)", text), text
-    for one, other in zip(values(tmp_path)[0], straight(tmp_path / "straight")[0], strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+    for value, other in zip(values(tmp_path)[0], straight(tmp_path / "straight")[0], strict=True):
+        np.testing.assert_array_equal(value, other, strict=True)
 
 
 @pytest.mark.slow

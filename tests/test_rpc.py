@@ -141,8 +141,8 @@ def test_errors_have_the_codes_of_grpc_and_stay_what_they_are(error: Exception, 
 
     _server, client = served(fail=fail)
     result = client.fail()
-    found, text = result.get_error()
-    assert (result.is_ok(), found, found.dtype, text) == (False, code, np.int64, str(error))
+    status, text = result.get_error()
+    assert (result.is_ok(), status, status.dtype, text) == (False, code, np.int64, str(error))
     for _ in range(2):
         with pytest.raises(type(error)) as raised:
             result.get_value()
@@ -203,15 +203,15 @@ def test_arguments_may_have_names() -> None:
     assert client.call("power", [2]).get_error()[0] == 3
 
 
-@pytest.mark.parametrize(("specs", "found"), [
+@pytest.mark.parametrize(("specs", "message"), [
     (None, "output_specs has 0 specs, and the result 1 arrays"),
     ([TensorSpec([], np.float64)] * 2, "2 specs, and the result 1"),
     (TensorSpec([2], np.int32), r"TensorSpec\(shape=\(2,\), dtype=int32\) for .*5"),
     (np.int64, "int64"),
 ])
-def test_specs_say_what_comes_back(specs: Any, found: str) -> None:
+def test_specs_say_what_comes_back(specs: Any, message: str) -> None:
     _server, client = served(five=lambda: 5)
-    with pytest.raises(ValueError, match=found):
+    with pytest.raises(ValueError, match=message):
         client.call("five", output_specs=specs).get_value()
 
 

@@ -132,14 +132,14 @@ def test_every_field_is_described_once() -> None:
 
 def test_each_simulated_worker_has_fields_of_its_own() -> None:
     refdist.random.set_global_generator(refdist.random.Generator.from_seed(1))
-    mine = refdist.random.get_global_generator()
+    generator = refdist.random.get_global_generator()
 
     def program() -> refdist.random.Generator:
         strategy = refdist.MultiWorkerMirroredStrategy()
         first = refdist.random.get_global_generator()
         strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
-        assert refdist.random.get_global_generator() is first is not mine
+        assert refdist.random.get_global_generator() is first is not generator
         return first
 
     assert len(set(map(id, refdist.simulate_workers(program, 3)))) == 3
-    assert refdist.random.get_global_generator() is mine
+    assert refdist.random.get_global_generator() is generator

@@ -70,15 +70,15 @@ def is_running(pid: int) -> bool:
 
 def verdicts_of(testee: session.Session, file: Path) -> list[Verdict]:
     """The verdicts on all cases of the sample; the processes of the testee have ended."""
-    found = [testee.run(case, bitwise=True) for case in SAMPLE]
+    verdicts = [testee.run(case, bitwise=True) for case in SAMPLE]
     testee.close()
     for pid in map(int, file.with_suffix(".pids").read_text().split()):
         assert not is_running(pid)
-    for verdict in found:
+    for verdict in verdicts:
         assert len(verdict.message) < 5000 and len(verdict.output) < 5000
-        assert all(one.isprintable() or one in "\n\t" for one in verdict.message + verdict.output)
+        assert all(character.isprintable() or character in "\n\t" for character in verdict.message + verdict.output)
         verdict.output.encode()
-    return found
+    return verdicts
 
 
 # What it does at case 100, whether its process is started again, and what the verdict on the case says.
@@ -142,7 +142,7 @@ def test_what_goes_wrong_at_a_case_costs_this_case_and_no_other(file: Path, way:
     restarts, says = LOSE[way]
     testee = started(file, way)
     verdicts = verdicts_of(testee, file)
-    assert [i for i, one in enumerate(verdicts, 1) if one.outcome != "passed"] == [AT]
+    assert [i for i, verdict in enumerate(verdicts, 1) if verdict.outcome != "passed"] == [AT]
     lost = verdicts[AT - 1]
     assert lost.outcome in ("errored", "failed") and testee.restarts == restarts
     assert re.search(says, lost.message), lost.message
@@ -163,7 +163,7 @@ KEEP = {
 @pytest.mark.parametrize("way", KEEP)
 def test_what_breaks_nothing_costs_nothing_and_is_shown(file: Path, way: str) -> None:
     verdicts = verdicts_of(started(file, way), file)
-    assert {one.outcome for one in verdicts} == {"passed"}
+    assert {verdict.outcome for verdict in verdicts} == {"passed"}
     assert verdicts[AT - 1].output.startswith(KEEP[way]) and (KEEP[way] or not verdicts[AT - 1].output)
 
 
@@ -171,18 +171,19 @@ def test_what_breaks_nothing_costs_nothing_and_is_shown(file: Path, way: str) ->
 def test_a_second_answer_is_not_taken_for_that_to_the_next_question(file: Path, way: str) -> None:
     testee = started(file, way)
     verdicts = verdicts_of(testee, file)
-    assert {one.outcome for one in verdicts} == {"passed"} and testee.restarts == 0
+    assert {verdict.outcome for verdict in verdicts} == {"passed"} and testee.restarts == 0
     assert '{"id": 100, "answers"' in verdicts[AT - 1].output + verdicts[AT].output
 
 
 def test_what_ends_between_two_questions_costs_at_most_one_of_them(file: Path) -> None:
     verdicts = verdicts_of(testee := started(file, "exits_after_its_answer"), file)
-    assert {i for i, one in enumerate(verdicts, 1) if one.outcome != "passed"} <= {AT + 1} and testee.restarts == 1
+    assert {i for i, verdict in enumerate(verdicts, 1) if verdict.outcome != "passed"} <= {AT + 1}
+    assert testee.restarts == 1
 
 
 def test_what_it_wrote_last_is_shown(file: Path) -> None:
     verdicts = verdicts_of(started(file, "exits_in_the_middle_of_a_line"), file)
-    assert [(i, one.output) for i, one in enumerate(verdicts, 1) if one.outcome != "passed"] == [
+    assert [(i, verdict.output) for i, verdict in enumerate(verdicts, 1) if verdict.outcome != "passed"] == [
         (AT, "terminate called after")]
 
 
@@ -202,7 +203,7 @@ def test_what_takes_too_long_is_ended_and_costs_one_case(file: Path, way: str) -
         verdicts.append(testee.run(SAMPLE[2]))
     verdicts += [testee.run(case) for case in SAMPLE[3:6]]
     testee.close()
-    assert [one.outcome for one in verdicts] == ["passed", "passed", "errored", *["passed"] * 3]
+    assert [verdict.outcome for verdict in verdicts] == ["passed", "passed", "errored", *["passed"] * 3]
     assert verdicts[2].message == "no answer within 2 s" and testee.restarts == 1
     assert ("still thinking" in verdicts[2].output) == ("prints" in way)
     for pid in map(int, file.with_suffix(".pids").read_text().split()):
@@ -236,17 +237,18 @@ def test_lines_before_the_first_message_do_not_matter(file: Path, way: str) -> N
 
 def test_what_cannot_be_started_again_is_given_up(file: Path) -> None:
     verdicts = verdicts_of(started(file, "hello_only_once"), file)
-    assert [one.outcome for one in verdicts[:AT - 1]] == ["passed"] * (AT - 1)
+    assert [verdict.outcome for verdict in verdicts[:AT - 1]] == ["passed"] * (AT - 1)
     assert verdicts[AT - 1].message == "it ended with exit status 3"
-    for one in verdicts[AT:]:
-        assert one.outcome == "errored" and one.message.startswith("it could not be started again, 3 times in a row: ")
-        assert one.message.endswith("it ended with exit status 1; it printed: the license has expired")
+    for verdict in verdicts[AT:]:
+        assert verdict.outcome == "errored"
+        assert verdict.message.startswith("it could not be started again, 3 times in a row: ")
+        assert verdict.message.endswith("it ended with exit status 1; it printed: the license has expired")
     assert file.with_suffix(".starts").read_text() == "x" * 4
 
 
 def test_a_start_that_fails_once_costs_nothing(file: Path) -> None:
     verdicts = verdicts_of(started(file, "hello_not_the_second_time"), file)
-    assert [i for i, one in enumerate(verdicts, 1) if one.outcome != "passed"] == [AT]
+    assert [i for i, verdict in enumerate(verdicts, 1) if verdict.outcome != "passed"] == [AT]
 
 
 def test_reasons_for_not_running_a_case_are_counted_apart(file: Path) -> None:
@@ -258,10 +260,10 @@ def test_reasons_for_not_running_a_case_are_counted_apart(file: Path) -> None:
             for line in sys.stdin:
                 print(json.dumps({{"id": json.loads(line)["id"], {key!r}: "not on Tuesdays"}}), flush=True)"""])
         assert testee.lacks == frozenset(TABLE) - {"Mirrored"}
-        found = [(one.outcome, one.message) for one in map(testee.run, SAMPLE)]
+        outcomes = [(verdict.outcome, verdict.message) for verdict in map(testee.run, SAMPLE)]
         lacking = next(case for case in SAMPLE if needs(program(case)) == {"Mirrored"})
-        assert found[SAMPLE.index(lacking)] == (outcome, "not on Tuesdays")
-        assert all(one[1].startswith("needs ") for one in found if one[1] != "not on Tuesdays")
+        assert outcomes[SAMPLE.index(lacking)] == (outcome, "not on Tuesdays")
+        assert all(reason.startswith("needs ") for _, reason in outcomes if reason != "not on Tuesdays")
         testee.close()
 
 

@@ -36,7 +36,7 @@ def dtype(name: str) -> Any:
     return "U8" if name == "string" else name
 
 
-@pytest.mark.parametrize(("shape", "name", "least", "most", "found"), [
+@pytest.mark.parametrize(("shape", "name", "least", "most", "expected"), [
     (MIB, "float32", 262144, 1, [1, 1]), (MIB, "float32", 262144, 2, [2, 1]), (MIB, "float32", 262144, 100, [16, 1]),
     (MIB, "float64", 262144, 100, [32, 1]), ([1000], "float32", 1000, 100, [4]), ([1000], "float32", 1001, 100, [4]),
     ([1000], "float32", 4000, 100, [1]), ([1000], "float32", 4001, 100, [1]), ([10], "float32", 1, 100, [10]),
@@ -44,11 +44,11 @@ def dtype(name: str) -> Any:
     ([10], "string", 16, 100, [10]), ([10], "string", 32, 100, [5]), ([10], "string", 33, 100, [5]),
     ([3], "float32", 4, 2, [2]), ([10, 10], "complex64", 100, 100, [8, 1]), ([10, 10], "bfloat16", 50, 100, [4, 1]),
     ([0, 3], "float32", 4, 5, [1, 1])])
-def test_min_size(shape: list[int], name: str, least: int, most: int, found: list[int]) -> None:
-    assert MinSize(least, most)(shape, dtype(name)) == found
+def test_min_size(shape: list[int], name: str, least: int, most: int, expected: list[int]) -> None:
+    assert MinSize(least, most)(shape, dtype(name)) == expected
 
 
-@pytest.mark.parametrize(("shape", "name", "size", "most", "found"), [
+@pytest.mark.parametrize(("shape", "name", "size", "most", "expected"), [
     (MIB, "float32", 262144, None, [16, 1]), (MIB, "float32", 262144, 4, [4, 1]),
     (MIB, "float64", 262144, None, [32, 1]), ([1000], "float32", 1000, None, [4]),
     ([1000], "float32", 999, None, [5]), ([1000], "float32", 1001, None, [4]), ([10], "float32", 1, None, [10]),
@@ -57,9 +57,9 @@ def test_min_size(shape: list[int], name: str, least: int, most: int, found: lis
     ([10], "string", 32, None, [5]), ([10], "string", 33, None, [5]), ([10], "float32", 12, None, [4]),
     ([10], "float32", 13, 2, [2]), ([10, 10], "complex64", 100, 5, [5, 1]),
     ([0, 3], "float32", 4, 5, [1, 1]), ([5, 0], "float32", 4, None, [1, 1])])
-def test_max_size(shape: list[int], name: str, size: int, most: int | None, found: list[int]) -> None:
+def test_max_size(shape: list[int], name: str, size: int, most: int | None, expected: list[int]) -> None:
     """TensorFlow divides by zero where there are no rows."""
-    assert MaxSize(size, most)(shape, dtype(name)) == found
+    assert MaxSize(size, most)(shape, dtype(name)) == expected
 
 
 def test_other_axes_and_arguments() -> None:
@@ -148,7 +148,7 @@ def test_a_sharded_variable_is_one_array() -> None:
     assert (-v).tolist() == [-1.0, -2.0, -3.0] and np.sum(v) == 6.0 and abs(v).tolist() == [1.0, 2.0, 3.0]
     m = sharded(np.arange(6.0).reshape(3, 2), 2, 1)
     assert (m @ np.ones((2, 1))).tolist() == [[1.0], [5.0], [9.0]]
-    assert [one.numpy().tolist() for one in v] == [[1.0, 2.0], [3.0]] and list(v)[1] is v.variables[1]
+    assert [shard.numpy().tolist() for shard in v] == [[1.0, 2.0], [3.0]] and list(v)[1] is v.variables[1]
     with pytest.raises(TypeError, match="RD25"):
         len(v)
     with pytest.raises(TypeError, match="does not support item assignment"):
@@ -185,9 +185,9 @@ def test_a_read_takes_only_the_shards_with_these_rows(monkeypatch: pytest.Monkey
     v, read = sharded(np.arange(9.0), 3, 3, 3), []
     whole = refdist.Variable.read_value
 
-    def noted(one: Any) -> Any:
-        read.append(one.name)
-        return whole(one)
+    def noted(shard: Any) -> Any:
+        read.append(shard.name)
+        return whole(shard)
 
     monkeypatch.setattr(refdist.Variable, "read_value", noted)
     assert v[4] == 4.0 and v[1:4].tolist() == [1.0, 2.0, 3.0] and v[-1] == 8.0 and v[8:2:-2].tolist() == [8.0, 6.0, 4.0]
@@ -210,15 +210,15 @@ def test_assign() -> None:
     assert v.numpy().tolist() == [4.0, 5.0, 6.0] and i.numpy().tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("name", "found"), [
+@pytest.mark.parametrize(("name", "expected"), [
     ("scatter_add", [3, 2, 3, 4, 18]), ("scatter_sub", [-1, 2, 3, 4, -8]), ("scatter_mul", [2, 2, 3, 4, 150]),
     ("scatter_div", [0.5, 2, 3, 4, np.float32(5 / 30)]), ("scatter_max", [2, 2, 3, 4, 10]),
     ("scatter_min", [1, 2, 3, 4, 3]), ("scatter_update", [2, 2, 3, 4, 3]), ("batch_scatter_update", [2, 2, 3, 4, 3])])
 @pytest.mark.parametrize("counts", [(3, 2), (5,), (1, 1, 0, 3)])
-def test_scatter(name: str, found: list[float], counts: tuple[int, ...]) -> None:
+def test_scatter(name: str, expected: list[float], counts: tuple[int, ...]) -> None:
     v = sharded(np.arange(1, 6, dtype=np.float32), *counts)
     assert getattr(v, name)(refdist.IndexedSlices([10.0, 2.0, 3.0], [4, 0, 4])) is v
-    assert v.numpy().tolist() == pytest.approx(found, rel=1e-6)
+    assert v.numpy().tolist() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("name", "value"), [
@@ -262,7 +262,7 @@ def test_a_checkpoint_fits_any_number_of_shards(tmp_path: Path, counts: tuple[in
     assert refdist.train.list_variables(path) == [("v", [5])]
     other = sharded(np.zeros(5), *counts)
     Checkpoint(v=other).read(path).assert_consumed()
-    assert other.numpy().tolist() == [0, 1, 2, 3, 4] and [len(one.numpy()) for one in other] == list(counts)
+    assert other.numpy().tolist() == [0, 1, 2, 3, 4] and [len(shard.numpy()) for shard in other] == list(counts)
     plain = refdist.Variable(np.zeros(5))
     Checkpoint(v=plain).read(path).assert_consumed()
     assert plain.numpy().tolist() == [0, 1, 2, 3, 4]
@@ -298,7 +298,7 @@ def test_a_sharded_variable_is_a_destination() -> None:
                                                partitioners.FixedShardsPartitioner(2))
     with strategy.scope():
         v = refdist.Variable([0.0, 0.0])
-    extended, one = strategy.extended, np.float32(1)
-    for result in (extended.reduce_to("SUM", one, v), extended.broadcast_to(one, v),
-                   extended.batch_reduce_to("SUM", [(one, v)])[0]):
+    extended, number = strategy.extended, np.float32(1)
+    for result in (extended.reduce_to("SUM", number, v), extended.broadcast_to(number, v),
+                   extended.batch_reduce_to("SUM", [(number, v)])[0]):
         assert float(result) == 1 and len(result.values) == 2

@@ -38,12 +38,12 @@ def with_policy(dataset: Dataset, policy: AutoShardPolicy) -> Dataset:
 
 def steps_of(dataset: Any, workers: int, local: int) -> list[Any]:
     """For each worker its steps, each a list with an array per replica.  A function makes a dataset for each."""
-    found = []
+    steps = []
     for index in range(workers):
-        mine = dataset() if callable(dataset) else dataset
-        split = sharding.of_dataset(worker(index, workers, local), mine, UnevenEnd.EMPTY)
-        found.append(list(split.steps(split.open(), index)))
-    return found
+        pipeline = dataset() if callable(dataset) else dataset
+        split = sharding.of_dataset(worker(index, workers, local), pipeline, UnevenEnd.EMPTY)
+        steps.append(list(split.steps(split.open(), index)))
+    return steps
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -63,18 +63,18 @@ def test_every_row_is_seen_once_and_in_order(workers: int) -> None:
                         for i, piece in enumerate(pieces[index::workers]):
                             seen[index * local + i] += piece.tolist()
                 assert sorted(chain(*seen)) == list(range(rows))
-                assert all(one == sorted(one) for one in seen)
-                assert all(sum(one) == len(numbers) for one, numbers in zip(lengths, batches, strict=True))
+                assert all(rows_seen == sorted(rows_seen) for rows_seen in seen)
+                assert all(sum(sizes) == len(numbers) for sizes, numbers in zip(lengths, batches, strict=True))
                 if workers == 1:
                     continue
         for drop in (False, True):
             for rows, batch in ((40, 12), (7, 3), (0, 1), (13, 5)):
                 dataset = Dataset.range(rows).batch(batch, drop)
                 kept = rows - rows % batch if drop else rows
-                found = steps_of(dataset, workers, local)
-                every = [row for steps in found for step in steps for piece in step for row in piece.tolist()]
+                by_worker = steps_of(dataset, workers, local)
+                every = [row for steps in by_worker for step in steps for piece in step for row in piece.tolist()]
                 assert sorted(every) == list(range(kept))
-                assert len({len(steps) for steps in found}) == 1
+                assert len({len(steps) for steps in by_worker}) == 1
 
 
 @pytest.mark.parametrize("case", SPLITS, ids=lambda case: "-".join(map(str, list(case.values())[:-1])))
@@ -82,25 +82,26 @@ def test_the_split_is_tensorflow_s(case: dict[str, Any]) -> None:
     """Made by TensorFlow 2.21 (tables/make_splits.py), on one worker and on real clusters of two and three."""
     dataset = Dataset.range(case["rows"]).batch(case["batch"], case["drop_remainder"]).repeat(case["repeat"])
     dataset = with_policy(dataset, AutoShardPolicy[case["policy"]])
-    found = [[[piece.tolist() for piece in step] for step in steps]
-             for steps in steps_of(dataset, case["workers"], case["replicas"] // case["workers"])]
-    longest = max(map(len, found))
-    for steps in found:  # a worker whose rows have ended gets empty elements until the others' have
+    by_worker = [[[piece.tolist() for piece in step] for step in steps]
+                 for steps in steps_of(dataset, case["workers"], case["replicas"] // case["workers"])]
+    longest = max(map(len, by_worker))
+    for steps in by_worker:  # a worker whose rows have ended gets empty elements until the others' have
         steps += [[[]] * (case["replicas"] // case["workers"])] * (longest - len(steps))
     expected = case["steps"]
     # In TensorFlow one more step, in which nobody has a row, can follow where some pieces are of size 0.
     while longest and not any(row for steps in expected for row in steps[-1]):
-        expected, found = [steps[:-1] for steps in expected], [steps[:len(expected[0]) - 1] for steps in found]
+        expected, by_worker = [steps[:-1] for steps in expected], [steps[:len(expected[0]) - 1] for steps in by_worker]
         longest -= 1
-    assert found == expected
+    assert by_worker == expected
 
 
 @pytest.mark.parametrize("policy", [AutoShardPolicy.OFF, AutoShardPolicy.HINT])
 def test_every_worker_reads_all_rows_where_nothing_is_sharded(policy: AutoShardPolicy) -> None:
     """TensorFlow 2.21; by a map the size of the batches is not certain, so that each is cut by its own."""
     batches = Dataset.range(7).batch(5)
-    found = steps_of(with_policy(batches.map(lambda x: x), policy), 2, 1)
-    assert [[[*map(list, step)] for step in steps] for steps in found] == [[[[0, 1, 2]], [[3, 4]], [[5]], [[6]]]] * 2
+    by_worker = steps_of(with_policy(batches.map(lambda x: x), policy), 2, 1)
+    assert [[[*map(list, step)] for step in steps] for steps in by_worker] == [
+        [[[0, 1, 2]], [[3, 4]], [[5]], [[6]]]] * 2
     for dataset in (batches, batches.map(lambda x: x), [np.arange(5), np.arange(5, 7)]):
         dataset = with_policy(dataset, policy) if isinstance(dataset, Dataset) else Dataset.from_generator(
             lambda: iter([np.arange(5), np.arange(5, 7)])).with_options(with_policy(batches, policy).options())
@@ -111,8 +112,8 @@ def test_every_worker_reads_all_rows_where_nothing_is_sharded(policy: AutoShardP
 
 
 def test_workers_that_shuffle_without_a_seed_agree_on_one() -> None:
-    found = steps_of(lambda: Dataset.range(24).shuffle(24).batch(6), 3, 2)
-    assert sorted(row for steps in found for step in steps for piece in step for row in piece.tolist()) == [
+    by_worker = steps_of(lambda: Dataset.range(24).shuffle(24).batch(6), 3, 2)
+    assert sorted(row for steps in by_worker for step in steps for piece in step for row in piece.tolist()) == [
         *range(24)]
 
 
@@ -125,8 +126,8 @@ def files(folder: Path, count: int, lines: int) -> list[str]:
     return names
 
 
-def text(found: list[Any]) -> list[list[list[bytes]]]:
-    return [[[*map(bytes.decode, piece)] for step in steps for piece in step] for steps in found]
+def text(steps_by_worker: list[Any]) -> list[list[list[bytes]]]:
+    return [[[*map(bytes.decode, piece)] for step in steps for piece in step] for steps in steps_by_worker]
 
 
 def test_files_are_dealt_out_whole(tmp_path: Path) -> None:
@@ -148,8 +149,8 @@ def test_too_few_files_are_an_error_with_file_and_shared_by_rows_with_auto(tmp_p
         steps_of(with_policy(dataset, AutoShardPolicy.FILE), 3, 1)
     with pytest.raises(ValueError, match=r"RD18.*2 workers and 0 files"):
         steps_of(with_policy(Dataset.range(4).batch(2), AutoShardPolicy.FILE), 2, 1)
-    found = text(steps_of(dataset, 3, 1))
-    assert sorted(line for pieces in found for piece in pieces for line in piece) == [
+    read = text(steps_of(dataset, 3, 1))
+    assert sorted(line for pieces in read for piece in pieces for line in piece) == [
         f"{i}:{line}" for i in range(2) for line in range(3)]
     assert "fewer files (2) than workers (3)" in sharding.of_dataset(worker(0, 3, 1), dataset, UnevenEnd.EMPTY).policy
 
@@ -224,7 +225,7 @@ def test_uneven_ends_of_datasets_that_a_function_made() -> None:
 def test_specs_and_cardinalities_of_distributed_datasets() -> None:
     def rows(dataset: Any, strategy: Any = TWO) -> Any:
         spec = strategy.experimental_distribute_dataset(dataset).element_spec
-        return [one.shape[0] for one in spec.values] if strategy is TWO else spec.shape[0]
+        return [part.shape[0] for part in spec.values] if strategy is TWO else spec.shape[0]
 
     assert rows(Dataset.range(8).batch(4)) == [None, None]
     assert rows(Dataset.range(8).batch(4, drop_remainder=True)) == [2, 2]
@@ -247,7 +248,7 @@ def fits(spec: Any, element: Any) -> bool:
     """Whether every array of an element has the shape and dtype that were promised."""
     parts = [element] if not isinstance(element, refdist.PerReplica) else element.values
     specs = [spec] if not isinstance(spec, refdist.PerReplica) else spec.values
-    return all(one.is_compatible_with(part) for one, part in zip(specs, parts, strict=True))
+    return all(part_spec.is_compatible_with(part) for part_spec, part in zip(specs, parts, strict=True))
 
 
 def batches_of_any_size() -> Any:
@@ -275,7 +276,7 @@ def test_every_element_fits_the_spec(i: int, policy: AutoShardPolicy) -> None:
         for distributed in (strategy.experimental_distribute_dataset(dataset),
                             strategy.distribute_datasets_from_function(lambda _: dataset)):
             elements = list(distributed)
-            assert elements and all(fits(distributed.element_spec, one) for one in elements)
+            assert elements and all(fits(distributed.element_spec, element) for element in elements)
 
 
 def test_a_look_at_the_spec_changes_no_split() -> None:
@@ -320,7 +321,7 @@ def test_the_default_strategy_distributes_nothing() -> None:
 
 
 @pytest.mark.parametrize("strategy", [refdist.get_strategy(), refdist.OneDeviceStrategy("CPU:0"),
-                                      refdist.MirroredStrategy(["CPU:0"])], ids=lambda one: type(one).__name__)
+                                      refdist.MirroredStrategy(["CPU:0"])], ids=lambda value: type(value).__name__)
 def test_an_iterator_is_asked_in_the_same_words_with_every_strategy(strategy: Any) -> None:
     """Observed on TensorFlow 2.21, tf.data.Iterator; a list of batches is refdist's own."""
     for batches in (Dataset.range(3).batch(2), [np.arange(2), np.arange(2, 3)]):
@@ -362,11 +363,11 @@ def test_rows_of_any_length_are_cut_like_others_when_they_are_objects() -> None:
     for batches, parts in ((Dataset.from_tensors(rows), [[2, 1]]), ([rows], [[2, 1]]),
                            (slices.batch(2), [[1, 1], [1, 0]]),
                            (with_policy(slices.batch(2), AutoShardPolicy.OFF), [[1, 1], [1, 0]])):
-        found = list(TWO.experimental_distribute_dataset(batches))
-        assert [[len(part) for part in element.values] for element in found] == parts
-        every = [row.tolist() for element in found for part in element.values for row in part]
+        elements = list(TWO.experimental_distribute_dataset(batches))
+        assert [[len(part) for part in element.values] for element in elements] == parts
+        every = [row.tolist() for element in elements for part in element.values for row in part]
         assert every == [[1], [2, 3], [4, 5, 6]]
-    lengths = TWO.run(lambda part: sum(map(len, part)), args=(found[0],))
+    lengths = TWO.run(lambda part: sum(map(len, part)), args=(elements[0],))
     assert lengths.values == (1, 2)
     (last, mask), = [*distributed(UnevenEnd.PAD, slices.batch(3))]
     assert [[row.tolist() for row in part] for part in last.values] == [[[1], [2, 3]], [[4, 5, 6], []]]
@@ -391,10 +392,10 @@ def test_the_explanation_says_who_gets_what_and_why() -> None:
         "warning: replica 3 gets no row of a full batch: 6 rows on 4 replicas make pieces of [2, 2, 2, 0]; take a "
         "multiple of 4, or AutoShardPolicy.OFF for pieces that differ by at most one"]
     picture = ElementTree.fromstring(plan._repr_svg_())
-    boxes = [one for one in picture.iter() if one.tag.endswith("rect") and one.get("rx")]
+    boxes = [element for element in picture.iter() if element.tag.endswith("rect") and element.get("rx")]
     widths = [float(box.get("width", 0)) for box in boxes]
     assert widths == [102.0, 51.0] * 3
-    texts = [one.text for one in picture.iter() if one.tag.endswith("text")]
+    texts = [element.text for element in picture.iter() if element.tag.endswith("text")]
     assert "4-5" in texts and "replica 3" in texts and "step 1" in texts
     padded = TWO.experimental_distribute_dataset(
         Dataset.range(3).batch(4), refdist.InputOptions(uneven_end=UnevenEnd.PAD))
@@ -421,10 +422,10 @@ def test_the_explanation_gives_the_rows_that_are_read(i: int, policy: AutoShardP
             for distributed in (split, strategy.distribute_datasets_from_function(lambda _, batches=batches: batches)):
                 plan = distributed.explain(9)
                 assert plan.numbers == "rows of the source" and "positions" not in str(plan)
-                told = [rows for _, rows in plan.shares]
+                explained = [rows for _, rows in plan.shares]
                 read = [strategy.experimental_local_results(element) for element in distributed]
-                assert [[*map(list, rows)] for rows in told] == [[*map(list, one)] for one in zip(*read, strict=True)] \
-                    or not read
+                of_replicas = [[*map(list, rows)] for rows in zip(*read, strict=True)]
+                assert [[*map(list, rows)] for rows in explained] == of_replicas or not read
 
 
 LOST = [
@@ -453,7 +454,7 @@ def test_the_picture_of_an_explanation_is_no_wider_than_its_steps() -> None:
         plan = FOUR.experimental_distribute_dataset(Dataset.range(9).batch(6)).explain()
     picture = ElementTree.fromstring(plan.svg())
     assert int(picture.get("width", 0)) <= 640
-    lines = [one.text or "" for one in picture.iter() if one.tag.endswith("text")]
+    lines = [element.text or "" for element in picture.iter() if element.tag.endswith("text")]
     assert max(map(len, lines)) <= 80
     assert plan.warnings[0] in " ".join(lines)
 
@@ -467,8 +468,8 @@ def test_a_dataset_that_is_sharded_over_the_workers_twice_is_warned_of() -> None
         assert "one of 2 shards already" in warning.found
     for dataset, workers in ((with_policy(sharded, AutoShardPolicy.OFF), 2), (sharded, 1), (sharded, 3), (split, 2),
                              (Dataset.range(8).batch(4), 2)):
-        found = sharding.of_dataset(worker(0, workers, 1), dataset, UnevenEnd.EMPTY).problems
-        assert not any("shards already" in problem.found for problem in found)
+        problems = sharding.of_dataset(worker(0, workers, 1), dataset, UnevenEnd.EMPTY).problems
+        assert not any("shards already" in problem.found for problem in problems)
 
 
 def test_what_would_be_seen_twice_or_never_is_said_before_the_first_step() -> None:

@@ -33,8 +33,8 @@ def devices() -> Iterator[None]:
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_refdist_does_what_the_chapters_say(case: Case) -> None:
-    def run(one: Case) -> Verdict:
-        return judge(one, Simulated().run(program(one)), bitwise=True)
+    def run(tried: Case) -> Verdict:
+        return judge(tried, Simulated().run(program(tried)), bitwise=True)
 
     verdict = properties.examine(case, run) if case.example.parameters else run(case)
     assert verdict.outcome == "passed", f"{case.chapter.path.name}:{verdict.line}: {verdict.message}"
@@ -49,13 +49,13 @@ def test_a_clause_needs_only_the_chapters_in_which_one_begins_so(clause: str) ->
     chapters = having([clause])
     assert [case for case in cases(chapters) if case.clause.name.startswith(clause)] == [
         case for case in CASES if case.clause.name.startswith(clause)]
-    assert all(any(one.name.startswith(clause) for one in chapter.clauses) for chapter in chapters)
+    assert all(any(clause_of.name.startswith(clause) for clause_of in chapter.clauses) for chapter in chapters)
     assert having([]) == load()
 
 
 def test_a_property_that_is_skipped_says_only_why() -> None:
     case = next(case for case in CASES if case.example.parameters)
-    assert properties.examine(case, lambda one: Verdict(one, "skipped", "needs more")) == Verdict(
+    assert properties.examine(case, lambda tried: Verdict(tried, "skipped", "needs more")) == Verdict(
         case, "skipped", "needs more")
 
 
@@ -144,18 +144,19 @@ def test_no_result_is_taken_for_another_one() -> None:
         "empty(3, 0) float32", "[] float32", "0.0 float64", "raises type", "None", "False", "0", "0.0", '""',
         "True bool", "1 int8", "1.0 float16",
         "spec(2) float32", "spec(2, None) float32", "spec(None, 2) float64")]
-    for i, one in enumerate(results):
+    for i, result in enumerate(results):
         for j, other in enumerate(results):
-            assert (next(differences(one, other, bitwise=True), None) is None) == (i == j), (shown(one), shown(other))
+            equal = next(differences(result, other, bitwise=True), None) is None
+            assert equal == (i == j), (shown(result), shown(other))
 
 
 def test_one_of_several_kinds_of_errors_is_right() -> None:
     expected = parsed("raises value or type")
     assert shown(expected) == "raises value or type"
     for kind in KINDS:
-        found: Result = {"error": kind, "message": "why"}
-        told = [f"raises {kind} (why), expected raises value or type"] if kind not in ("value", "type") else []
-        assert list(differences(expected, found)) == told
+        observed: Result = {"error": kind, "message": "why"}
+        expected_text = [f"raises {kind} (why), expected raises value or type"] if kind not in ("value", "type") else []
+        assert list(differences(expected, observed)) == expected_text
     assert list(differences(expected, parsed("None"))) == ["found None, expected raises value or type"]
 
 

@@ -71,7 +71,7 @@ def test_the_modules_of_the_suite_hide_none_of_the_standard_library(python: str)
     assert "conformance" not in str(reply.answers[0][1])
 
 
-@pytest.mark.parametrize(("adapter", "options", "told"), [
+@pytest.mark.parametrize(("adapter", "options", "message"), [
     ("tensorflow", {}, "No module named 'tensorflow'"),
     ("own:Whole", {}, "No module named 'refdist.core'"),
     ("own:Nothing", {}, "has no attribute 'Nothing'"),
@@ -84,8 +84,8 @@ def test_the_modules_of_the_suite_hide_none_of_the_standard_library(python: str)
     ("own:Alone", {"in_process": True}, "--in-process is this Python, and --python is another one"),
     ("testee:own", {}, "--python and --strategy are for adapters"),
 ])
-def test_what_cannot_be_started_says_why(python: str, adapter: str, options: dict[str, str], told: str) -> None:
-    with pytest.raises(Unusable, match=told):
+def test_what_cannot_be_started_says_why(python: str, adapter: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(Unusable, match=message):
         session.tester(adapter, **{"python": python, **options})
 
 

@@ -31,11 +31,11 @@ def around(value: Any) -> dict[str, Callable[[], Any]]:
     def in_closure() -> Any:
         return value
 
-    def in_default(one: Any = value) -> Any:
-        return one
+    def in_default(kept: Any = value) -> Any:
+        return kept
 
-    def in_keyword(*, one: Any = value) -> Any:
-        return one
+    def in_keyword(*, kept: Any = value) -> Any:
+        return kept
 
     def in_function() -> Any:
         return in_closure()
@@ -43,7 +43,7 @@ def around(value: Any) -> dict[str, Callable[[], Any]]:
     def deeper() -> Any:
         return [value for _ in range(2)]
 
-    return {one.__name__: one for one in (in_closure, in_default, in_keyword, in_function, deeper)}
+    return {function.__name__: function for function in (in_closure, in_default, in_keyword, in_function, deeper)}
 
 
 WAYS = list(around(1))
@@ -87,12 +87,12 @@ def test_functions_that_write_outside_are_sent_each_time() -> None:
         return inner()
 
     def own_cell() -> Any:
-        mine = 0
+        count = 0
 
         def inner() -> int:
-            nonlocal mine
-            mine += 1
-            return mine
+            nonlocal count
+            count += 1
+            return count
         return inner()
 
     def attribute() -> None: ...

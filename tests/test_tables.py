@@ -78,7 +78,7 @@ def on_workers(program: Callable[[], Any], workers: int, replicas: int) -> Any:
                 results = [program()]
         else:
             results = refdist.simulate_workers(program, workers, replicas)
-    return results, [str(one.message) for one in caught if one.category is not ResourceWarning]
+    return results, [str(warning.message) for warning in caught if warning.category is not ResourceWarning]
 
 
 def what_is_read(distribute: Callable[[Any], Any]) -> Any:
@@ -117,7 +117,7 @@ def test_what_a_worker_reads(files: list[str]) -> None:
         # One worker's files are all rows.
         own = {Reads.ITS_FILES, Reads.ALL_ROWS}
         same = own if FILES_OF[cell[1]][0] == 1 and value in own else set()
-        return [one for one in (*own, Reads.ITS_SHARE, REFUSED) if one not in same]
+        return [cell for cell in (*own, Reads.ITS_SHARE, REFUSED) if cell not in same]
 
     assert survivors(SHARDING, observe, others) == []
 
@@ -182,14 +182,14 @@ def test_for_whom_an_input_function_is_called() -> None:
 def value_of(kind: Value, strategy: Any) -> Any:
     """A value of that kind in REDUCE, of which every worker and, where it can, every replica has another one."""
     layout = strategy.extended.layout
-    mine = [np.float32([layout.first + i + 1, 1]) for i in range(layout.count)]
+    parts = [np.float32([layout.first + i + 1, 1]) for i in range(layout.count)]
     if kind is Value.NOT_DISTRIBUTED:
         # The sum over workers fits into the dtype, the sum over all replicas does not.
         return np.float16([15_000 * (layout.first + 1), 1])
     if kind is Value.PER_REPLICA:
-        return refdist.PerReplica(mine, layout.devices)
+        return refdist.PerReplica(parts, layout.devices)
     if kind is Value.MIRRORED:
-        return refdist.Mirrored([mine[0]] * layout.count, layout.devices)
+        return refdist.Mirrored([parts[0]] * layout.count, layout.devices)
     on_read = kind is Value.ON_READ_VARIABLE
     synchronization = refdist.VariableSynchronization.ON_READ if on_read else refdist.VariableSynchronization.AUTO
     with strategy.scope():
@@ -197,7 +197,7 @@ def value_of(kind: Value, strategy: Any) -> Any:
                                     aggregation=refdist.VariableAggregation.ONLY_FIRST_REPLICA)
     # An update is the worker's own business, so the workers can drift apart.
     strategy.extended.update(variable, lambda copy, new: copy.assign(new), args=(
-        refdist.PerReplica(mine, layout.devices) if on_read else mine[0],))
+        refdist.PerReplica(parts, layout.devices) if on_read else parts[0],))
     return variable
 
 
@@ -264,22 +264,22 @@ def leaf_of(kind: Leaves, i: int, variable: Any, way: int = 0) -> Any:
 
 def put_together(column: Result, strategy: Any, variable: Any, leaf: Callable[[int], Any]) -> Any:
     """What the call of that column in RESULTS makes of the leaves."""
-    def mine() -> Any:
+    def leaf_here() -> Any:
         i = context_stack.frame().replica_id
         assert i is not None
         return leaf(i)
 
     def merged(s: Any, value: Any) -> Any:
-        found.append(seen(value))
+        values.append(seen(value))
 
     if column is Result.RUN:
-        return strategy.run(mine)
+        return strategy.run(leaf_here)
     if column is Result.MERGE_CALL:
-        found: list[Any] = []
-        strategy.run(lambda: refdist.get_replica_context().merge_call(merged, args=(mine(),)))
-        return found
+        values: list[Any] = []
+        strategy.run(lambda: refdist.get_replica_context().merge_call(merged, args=(leaf_here(),)))
+        return values
     if column is Result.UPDATE:
-        return strategy.extended.update(variable, lambda copy: mine())
+        return strategy.extended.update(variable, lambda copy: leaf_here())
     if column is Result.ELEMENT:
         batches = [leaf(i) for i in range(strategy.num_replicas_in_sync)]
         options = refdist.InputOptions(experimental_fetch_to_device=False)
@@ -298,8 +298,8 @@ def test_what_replicas_return_is_put_together(column: Result, nested: bool, way:
             variable = refdist.Variable(1.0, name="v")
 
         def leaf(i: int) -> Any:
-            mine = leaf_of(cell[0], i, variable, way)
-            return [mine, mine] if nested else mine
+            own_leaf = leaf_of(cell[0], i, variable, way)
+            return [own_leaf, own_leaf] if nested else own_leaf
 
         return put_together(column, strategy, variable, leaf)
 
@@ -393,8 +393,8 @@ def test_the_dtype_of_a_mean() -> None:
     import ml_dtypes
 
     def observe(name: str) -> Any:
-        one = np.ones(1, getattr(ml_dtypes, name, name))
-        return refdist.MirroredStrategy(["GPU:0", "GPU:1"]).reduce("MEAN", refdist.PerReplica([one, one]), axis=None)
+        ones = np.ones(1, getattr(ml_dtypes, name, name))
+        return refdist.MirroredStrategy(["GPU:0", "GPU:1"]).reduce("MEAN", refdist.PerReplica([ones, ones]), axis=None)
 
     assert survivors(MEAN_DTYPE, observe, lambda cell, value: ("float16", "float32", "float64")) == []
 
@@ -474,9 +474,9 @@ def test_every_table_is_tested() -> None:
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.title)
 def test_every_action_is_used(table: Table[Any, Any, Any]) -> None:
-    found = {cell for row in table.values() for cell in row.values() if not isinstance(cell, Refusal)}
+    used = {cell for row in table.values() for cell in row.values() if not isinstance(cell, Refusal)}
     # What types mean is said once, for all tables of types.
-    assert found == {*table.actions} or (table.actions is replica_types.MEANINGS and found < {*table.actions})
+    assert used == {*table.actions} or (table.actions is replica_types.MEANINGS and used < {*table.actions})
 
 
 # --- What does not import ----------------------------------------------------------------------------------------
@@ -490,14 +490,14 @@ def imported(module: ModuleType, source: str) -> None:
 
 def with_lines(change: Callable[[list[str]], Iterable[list[str]]]) -> list[Any]:
     """(module, its source with the text of a table changed), for every table and change."""
-    found = []
+    variants = []
     for module in (calls, variables, values, input, replica_types):
         source = Path(str(module.__file__)).read_text()
         for text in TEXT.finditer(source):
             for lines in change(text[1].splitlines()):
                 changed = "".join(f"{line}\n" for line in lines)
-                found.append((module, source[:text.start(1)] + changed + source[text.end(1):]))
-    return found
+                variants.append((module, source[:text.start(1)] + changed + source[text.end(1):]))
+    return variants
 
 
 def misspelt(lines: list[str]) -> Iterator[list[str]]:

@@ -230,7 +230,7 @@ def test_pytorchs_warnings_name_the_line_of_the_program() -> None:
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         each(step)
-    lines = [Path(one.filename).read_text().splitlines()[one.lineno - 1] for one in given]
+    lines = [Path(warning.filename).read_text().splitlines()[warning.lineno - 1] for warning in given]
     assert [line.partition("# ")[2] for line in lines] == ["first", "second"] * 4
 
 

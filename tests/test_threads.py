@@ -372,7 +372,7 @@ def test_a_deep_copy_has_equal_copies_in_the_midst_of_updates() -> None:
     def copies() -> None:
         try:
             for _ in range(10 * TIMES):
-                values = [int(one) for one in copy.deepcopy(v).values]
+                values = [int(part) for part in copy.deepcopy(v).values]
                 if len(set(values)) > 1:
                     different.append(values)
         finally:
@@ -390,7 +390,7 @@ def test_a_slow_write_keeps_none_of_the_values_that_came_meanwhile() -> None:
         if not kept:
             for _ in range(5):
                 kept.append(weakref.ref(cell.change(lambda old: old + 1)))
-            alive.extend(one() is not None for one in kept)
+            alive.extend(reference() is not None for reference in kept)
         return value + 1
 
     assert cell.change(slow).tolist() == [6] and alive == [False] * 4 + [True]
@@ -450,7 +450,7 @@ def test_a_forked_process_writes_while_other_threads_of_its_parent_did() -> None
 def all_reduced(s: Any, count: int) -> None:
     for i in range(TIMES):
         total = s.run(lambda number=i: refdist.get_replica_context().all_reduce("SUM", number))
-        assert [int(one) for one in s.experimental_local_results(total)] == [i * count] * count
+        assert [int(part) for part in s.experimental_local_results(total)] == [i * count] * count
 
 
 def test_collectives_in_two_threads_with_a_strategy_each() -> None:
@@ -477,18 +477,18 @@ def drawn_in_replicas() -> Callable[[], list[float]]:
     s = mirrored()
     with s.scope():
         g = refdist.random.Generator.from_seed(1)
-    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+    return lambda: [float(number) for number in s.experimental_local_results(s.run(lambda: g.uniform([])))]
 
 
 def drawn_from_one_stream() -> Callable[[], list[float]]:
     g, s = refdist.random.Generator.from_seed(1), mirrored()
-    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+    return lambda: [float(number) for number in s.experimental_local_results(s.run(lambda: g.uniform([])))]
 
 
 def drawn_on(s: Any) -> Callable[[], list[float]]:
     with s.scope():
         g = refdist.random.Generator.from_seed(1)
-    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+    return lambda: [float(number) for number in s.experimental_local_results(s.run(lambda: g.uniform([])))]
 
 
 def drawn_on_one_device() -> Callable[[], list[float]]:
@@ -502,7 +502,7 @@ def drawn_under_central_storage() -> Callable[[], list[float]]:
 def drawn_from_a_mirrored_state() -> Callable[[], list[float]]:
     s = mirrored()
     g = refdist.random.Generator.from_state(made(s, np.array([0, 0, 7])), "philox")
-    return lambda: [float(one) for one in s.experimental_local_results(s.run(lambda: g.uniform([])))]
+    return lambda: [float(number) for number in s.experimental_local_results(s.run(lambda: g.uniform([])))]
 
 
 DRAWS = [drawn_outside, drawn_across_replicas, drawn_in_replicas, drawn_from_one_stream, drawn_on_one_device,

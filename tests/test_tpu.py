@@ -89,8 +89,8 @@ def test_the_devices_of_a_tpu_with_several_hosts() -> None:
 def test_replicas_and_logical_devices_of_an_assignment(shape: Any, replicas: int, devices: Any, per_host: int) -> None:
     strategy = on(shape, replicas)
     assert strategy.num_replicas_in_sync == replicas
-    assert [numbers(mine) for mine in strategy.extended.logical_devices] == devices
-    assert numbers(strategy.extended.worker_devices) == [mine[0] for mine in devices]
+    assert [numbers(of_replica) for of_replica in strategy.extended.logical_devices] == devices
+    assert numbers(strategy.extended.worker_devices) == [of_replica[0] for of_replica in devices]
     assert (strategy.extended.num_hosts, strategy.extended.num_replicas_per_host) == (1, per_host)
 
 
@@ -218,16 +218,16 @@ def test_results_of_run_are_arrays() -> None:
         return {"id": i, "three": 3, "none": [None], "v": v, "r": r, "text": "s", "empty": [],
                 "rows": refdist.IndexedSlices(np.ones(1), np.array([i]))}
 
-    found = strategy.run(step)
-    assert [array.dtype for array in found["id"].values] == ["int32", "int32"]
-    assert found["id"].values == (0, 1) and found["three"].values == (3, 3)
-    assert found["none"] == [None] and found["empty"] == []
-    assert [array.tolist() for array in found["v"].values] == [[1.0], [1.0]]
-    assert found["r"].values == (0.0, 1.0)
-    assert [str(array) for array in found["text"].values] == ["s", "s"]
-    assert [rows.indices.tolist() for rows in found["rows"].values] == [[0], [1]]
-    one = on().run(lambda: (3, None, np.ones(2)))
-    assert isinstance(one[0], np.ndarray) and one[0] == 3 and one[1] is None and one[2].tolist() == [1, 1]
+    results = strategy.run(step)
+    assert [array.dtype for array in results["id"].values] == ["int32", "int32"]
+    assert results["id"].values == (0, 1) and results["three"].values == (3, 3)
+    assert results["none"] == [None] and results["empty"] == []
+    assert [array.tolist() for array in results["v"].values] == [[1.0], [1.0]]
+    assert results["r"].values == (0.0, 1.0)
+    assert [str(array) for array in results["text"].values] == ["s", "s"]
+    assert [rows.indices.tolist() for rows in results["rows"].values] == [[0], [1]]
+    single = on().run(lambda: (3, None, np.ones(2)))
+    assert isinstance(single[0], np.ndarray) and single[0] == 3 and single[1] is None and single[2].tolist() == [1, 1]
     with pytest.raises(TypeError, match=r"RD25.*the result of strategy.run is <object"):
         strategy.run(lambda: object())
 
@@ -299,8 +299,8 @@ def test_the_input_functions_of_several_hosts() -> None:
         assert [row.tolist() for row in next(iter(batches)).values] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     per_replica = refdist.InputOptions(experimental_replication_mode=refdist.InputReplicationMode.PER_REPLICA)
     initialize_tpu_system()
-    one = on(replicas=2)
-    made = one.distribute_datasets_from_function(lambda ctx: [np.full(1, ctx.input_pipeline_id)], per_replica)
+    strategy = on(replicas=2)
+    made = strategy.distribute_datasets_from_function(lambda ctx: [np.full(1, ctx.input_pipeline_id)], per_replica)
     assert [row.tolist() for row in next(iter(made)).values] == [[0], [1]]
 
 
@@ -377,8 +377,8 @@ def test_uneven_shares_of_hosts(tmp_path: Path) -> None:
             strategy.experimental_distribute_dataset(off(Dataset.range(4).batch(4)))
         uneven = refdist.InputOptions(uneven_end=refdist.data.UnevenEnd.PAD)
         [(rows, masks)] = strategy.experimental_distribute_dataset(Dataset.range(6).batch(8), uneven)
-        found = [part[mask].tolist() for part, mask in zip(rows.values, masks.values, strict=True)]
-        assert found == [[0, 1], [4, 5], [2, 3], []]
+        valid = [part[mask].tolist() for part, mask in zip(rows.values, masks.values, strict=True)]
+        assert valid == [[0, 1], [4, 5], [2, 3], []]
         files = strategy.experimental_distribute_dataset(lines(tmp_path, 2, 6).batch(4), uneven)
         assert [[mask.tolist() for mask in masks.values] for _, masks in files] == [
             [[True]] * 4, [[False], [False], [True], [True]], [[False], [False], [True], [True]]]
@@ -428,13 +428,13 @@ def test_a_tile_lies_on_each_logical_device() -> None:
     x = np.arange(2 * 4 * 8 * 3, dtype=np.float32).reshape(2, 4, 8, 3)
     y = strategy.run(lambda t: strategy.experimental_split_to_logical_devices(t, [1, 2, 4, 1]), args=(x,))
     assert y.dtype == x.dtype and y.tolist() == x.tolist() and not y.flags.writeable
-    [found] = placements(y)
-    assert found is not None and (found.kind, found.grid) == ("split", (1, 2, 4, 1))
-    assert numbers(found.devices) == [0, 1, 2, 3, 6, 7, 4, 5]
+    [placed] = placements(y)
+    assert placed is not None and (placed.kind, placed.grid) == ("split", (1, 2, 4, 1))
+    assert numbers(placed.devices) == [0, 1, 2, 3, 6, 7, 4, 5]
     for i, j in itertools.product(range(2), range(4)):
-        tile = found.tiles[4 * i + j]
+        tile = placed.tiles[4 * i + j]
         assert tile.tolist() == x[:, 2 * i:2 * i + 2, 2 * j:2 * j + 2, :].tolist()
-        assert x[found.index_of(4 * i + j)].tolist() == tile.tolist()
+        assert x[placed.index_of(4 * i + j)].tolist() == tile.tolist()
         assert not np.shares_memory(tile, x) and not tile.flags.writeable
 
 
@@ -453,11 +453,11 @@ def test_arrays_that_can_be_split(shape: tuple[int, ...], grid: Any) -> None:
     x = np.arange(int(np.prod(shape))).reshape(shape)
     strategy = on([2, 2, 1, 2])
     y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(x, grid))
-    [found] = placements(y)
-    assert y.tolist() == x.tolist() and found is not None and len(found.tiles) == 8
+    [placed] = placements(y)
+    assert y.tolist() == x.tolist() and placed is not None and len(placed.tiles) == 8
     again = np.full(shape, -1)
-    for i, tile in enumerate(found.tiles):
-        again[found.index_of(i)] = tile
+    for i, tile in enumerate(placed.tiles):
+        again[placed.index_of(i)] = tile
     assert again.tolist() == x.tolist()
 
 
@@ -489,7 +489,7 @@ def test_what_is_not_an_array_is_not_placed() -> None:
 def test_one_logical_device() -> None:
     strategy = on(replicas=2)
     y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.ones((3, 4)), [1, 1]))
-    assert [found and len(found.tiles) for found in placements(y)] == [1, 1]
+    assert [placed and len(placed.tiles) for placed in placements(y)] == [1, 1]
     with pytest.raises(ValueError, match="2 tiles, and a replica has 1 logical"):
         strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.ones((3, 4)), [1, 2]))
 
@@ -502,12 +502,12 @@ def test_an_array_on_one_logical_device_or_on_all() -> None:
         return (strategy.experimental_assign_to_logical_device(np.float32([i, 2]), 1),
                 strategy.experimental_replicate_to_logical_devices(float(i)), np.zeros(2))
 
-    one, every, bare = strategy.run(step)
-    assert [array.tolist() for array in one.values] == [[0, 2], [1, 2], [2, 2], [3, 2]]
-    assert [(found.kind, found.tiles[0], found.tiles[1].tolist()) for found in placements(one) if found] == [
+    assigned, every, bare = strategy.run(step)
+    assert [array.tolist() for array in assigned.values] == [[0, 2], [1, 2], [2, 2], [3, 2]]
+    assert [(placed.kind, placed.tiles[0], placed.tiles[1].tolist()) for placed in placements(assigned) if placed] == [
         ("assigned", None, [i, 2]) for i in range(4)]
-    assert [numbers(found.devices) for found in placements(every) if found] == [[0, 1], [2, 3], [6, 7], [4, 5]]
-    assert [[float(tile) for tile in found.tiles] for found in placements(every) if found] == [
+    assert [numbers(placed.devices) for placed in placements(every) if placed] == [[0, 1], [2, 3], [6, 7], [4, 5]]
+    assert [[float(tile) for tile in placed.tiles] for placed in placements(every) if placed] == [
         [i, i] for i in range(4)]
     assert every.values[1].dtype == np.float32 and placements(bare) == (None,) * 4
     for number in (2, -1):
@@ -523,8 +523,8 @@ def test_a_placement_ends_with_its_array() -> None:
     gc.collect()
     before = len(placement._placements.value)
     x = strategy.run(lambda: strategy.experimental_replicate_to_logical_devices(np.ones(2)))
-    y = strategy.run(lambda one: strategy.experimental_assign_to_logical_device(one, 1), args=(x,))
-    assert [found.kind for array in (x, y) for found in placements(array) if found] == ["replicated", "assigned"]
+    y = strategy.run(lambda array: strategy.experimental_assign_to_logical_device(array, 1), args=(x,))
+    assert [placed.kind for array in (x, y) for placed in placements(array) if placed] == ["replicated", "assigned"]
     assert len(placement._placements.value) == before + 2
     assert placements(x + 0) == placements(x[...]) == (None,)
     del x, y
@@ -536,18 +536,18 @@ def test_pictures_of_placements() -> None:
     strategy = on([2, 2, 1, 2])
     x = np.arange(16.0).reshape(2, 8)
     y = strategy.run(lambda: strategy.experimental_split_to_logical_devices(x, [2, 4]))
-    [found] = placements(y)
-    assert str(found).splitlines()[:3] == ["split 2x4 over 8 logical devices", "  0  TPU:0  [0:1, 0:2]  [[0., 1.]]",
+    [split] = placements(y)
+    assert str(split).splitlines()[:3] == ["split 2x4 over 8 logical devices", "  0  TPU:0  [0:1, 0:2]  [[0., 1.]]",
                                            "  1  TPU:1  [0:1, 2:4]  [[2., 3.]]"]
-    one = strategy.run(lambda: strategy.experimental_assign_to_logical_device(1.0, 7))
-    assert str(placements(one)[0]).splitlines()[-2:] == ["  6  TPU:4    -", "  7  TPU:5  []  1."]
-    picture = ElementTree.fromstring(found._repr_svg_())
+    assigned = strategy.run(lambda: strategy.experimental_assign_to_logical_device(1.0, 7))
+    assert str(placements(assigned)[0]).splitlines()[-2:] == ["  6  TPU:4    -", "  7  TPU:5  []  1."]
+    picture = ElementTree.fromstring(split._repr_svg_())
     boxes = [(int(box.attrib["x"]), int(box.attrib["y"])) for box in picture.iter() if box.tag.endswith("rect")]
     assert boxes == [(120 * column, 48 * row) for row in range(2) for column in range(4)]
     words = [text.text for text in picture.iter() if text.tag.endswith("text")]
     assert words[2:4] == ["1  TPU:1", "[0:1, 2:4]"]
     cube = strategy.run(lambda: strategy.experimental_split_to_logical_devices(np.zeros((2, 2, 2)), [2, 2, 2]))
-    drawn = [placements(cube)[0], placements(one)[0]]
+    drawn = [placements(cube)[0], placements(assigned)[0]]
     corners = [[(box.attrib["x"], box.attrib["y"]) for box in ElementTree.fromstring(each._repr_svg_()).iter()
                 if box.tag.endswith("rect")] for each in drawn if each]
     assert len(corners) == 2 and all(len({*places}) == 8 for places in corners)
@@ -604,7 +604,7 @@ def test_a_variable_has_a_copy_for_each_replica() -> None:
 def test_assignments_in_replicas() -> None:
     strategy = on(replicas=2)
     with strategy.scope():
-        made = {one: refdist.Variable(0.0, aggregation=one) for one in AGGREGATIONS}
+        made = {aggregation: refdist.Variable(0.0, aggregation=aggregation) for aggregation in AGGREGATIONS}
 
     def step(operation: str, aggregation: Any) -> None:
         value = 5.0 if aggregation is AGGREGATIONS.NONE else 1.0 + context().replica_id_in_sync_group
@@ -623,15 +623,15 @@ def test_where_variables_lie() -> None:
         v = refdist.Variable([1.0, 2.0])
         with strategy.extended.experimental_logical_device(1):
             w = refdist.Variable([3.0])
-    found = [placements(variable) for variable in (v, w)]
-    assert [[numbers(one.devices) for one in each if one] for each in found] == [[[0, 1], [2, 3]]] * 2
-    assert [[tile is not None for tile in one.tiles] for each in found for one in each if one] == [
+    placed = [placements(variable) for variable in (v, w)]
+    assert [[numbers(copy.devices) for copy in copies if copy] for copies in placed] == [[[0, 1], [2, 3]]] * 2
+    assert [[tile is not None for tile in copy.tiles] for copies in placed for copy in copies if copy] == [
         [True, False]] * 2 + [[False, True]] * 2
     spmd = on([1, 1, 1, 2], 2, experimental_spmd_xla_partitioning=True)
     with spmd.scope():
         s = refdist.Variable([1.0, 2.0])
     s.assign_add([1.0, 1.0])
-    assert [(one.kind, [tile.tolist() for tile in one.tiles]) for one in placements(s) if one] == [
+    assert [(copy.kind, [tile.tolist() for tile in copy.tiles]) for copy in placements(s) if copy] == [
         ("replicated", [[2.0, 3.0], [2.0, 3.0]])] * 2
     with pytest.raises(ValueError, match=r"RD34.*not of a TPUStrategy"):
         placements(refdist.Variable(1.0))

@@ -40,8 +40,8 @@ def rows() -> Iterator[tuple[Any, ...]]:
             yield axes(mesh), axes(shape), axes(stride), int(replicas), DeviceOrderMode[mode], cores.strip()
 
 
-def written(found: DeviceAssignment) -> str:
-    return " | ".join(" ".join("".join(map(str, core)) for core in replica) for replica in found.core_assignment)
+def written(assignment: DeviceAssignment) -> str:
+    return " | ".join(" ".join("".join(map(str, core)) for core in replica) for replica in assignment.core_assignment)
 
 
 @pytest.mark.parametrize(("mesh", "shape", "stride", "replicas", "mode", "cores"), [*rows()])
@@ -77,13 +77,13 @@ def outcome_of(module: Any, case: dict[str, Any]) -> Any:
     """The cores that an implementation assigns, and the names of their devices; None for an error."""
     try:
         topology = module.Topology(mesh_shape=case["mesh"], device_coordinates=case["coordinates"])
-        found = module.DeviceAssignment.build(topology, case["shape"], case["stride"], case["replicas"],
-                                              module.DeviceOrderMode(case["mode"]))
+        assignment = module.DeviceAssignment.build(topology, case["shape"], case["stride"], case["replicas"],
+                                                   module.DeviceOrderMode(case["mode"]))
     except (ValueError, AssertionError):
         return None
-    names = [[found.tpu_device(replica, core, "worker"), found.host_device(replica, core)]
-             for replica in range(found.num_replicas) for core in range(found.num_cores_per_replica)]
-    return found.core_assignment.tolist(), names, topology.serialized(), topology.missing_devices.tolist()
+    names = [[assignment.tpu_device(replica, core, "worker"), assignment.host_device(replica, core)]
+             for replica in range(assignment.num_replicas) for core in range(assignment.num_cores_per_replica)]
+    return assignment.core_assignment.tolist(), names, topology.serialized(), topology.missing_devices.tolist()
 
 
 def test_assignments_are_those_of_tensorflow() -> None:
@@ -91,9 +91,9 @@ def test_assignments_are_those_of_tensorflow() -> None:
     source, built = random.Random(1), 0
     for _ in range(3000):
         case = drawn(source)
-        theirs, mine = outcome_of(tensorflow.tpu.experimental, case), outcome_of(refdist.tpu.experimental, case)
-        assert mine == theirs, case
-        built += mine is not None
+        there, here = outcome_of(tensorflow.tpu.experimental, case), outcome_of(refdist.tpu.experimental, case)
+        assert here == there, case
+        built += here is not None
     assert built > 900, built
 
 
@@ -122,8 +122,8 @@ def test_a_topology_is_the_same_after_it_was_serialized() -> None:
     assert build(topology.serialized(), [1, 1, 1, 2], num_replicas=4).num_replicas == 4
     # Fields that are not known are passed over, and lists may be written int by int.
     more = b"\x28\x05\x31" + bytes(8) + b"\x3a\x02ab"
-    one = b"\x08\x01\x08\x01\x08\x01\x08\x01\x10\x01\x18\x01\x22\x04" + bytes(4)
-    assert Topology(serialized=more + one).num_tasks == 1
+    field = b"\x08\x01\x08\x01\x08\x01\x08\x01\x10\x01\x18\x01\x22\x04" + bytes(4)
+    assert Topology(serialized=more + field).num_tasks == 1
 
 
 @pytest.mark.parametrize("data", [b"abc", b"\n\x04\x02", b"\x08\xff", b"\n\x04\x02\x02\x01\x02\x10\x02\x18\x04",
@@ -170,19 +170,19 @@ def test_assignments_where_devices_are_missing() -> None:
 
 def test_an_assignment_says_where_replicas_are() -> None:
     topology = of_mesh((2, 2, 1, 2), 2)
-    found = DeviceAssignment(topology, [[[0, 0, 0, 0], [0, 0, 0, 1]], [[1, 1, 0, 0], [1, 1, 0, 1]]])
-    assert (found.num_replicas, found.num_cores_per_replica, found.topology) == (2, 2, topology)
-    assert found.coordinates(1, 0) == (1, 1, 0, 0)
-    assert (found.lookup_replicas(0, 1), found.lookup_replicas(1, 0)) == ([0], [1])
+    assignment = DeviceAssignment(topology, [[[0, 0, 0, 0], [0, 0, 0, 1]], [[1, 1, 0, 0], [1, 1, 0, 1]]])
+    assert (assignment.num_replicas, assignment.num_cores_per_replica, assignment.topology) == (2, 2, topology)
+    assert assignment.coordinates(1, 0) == (1, 1, 0, 0)
+    assert (assignment.lookup_replicas(0, 1), assignment.lookup_replicas(1, 0)) == ([0], [1])
     for task, core in ((0, 2), (5, 0)):
         with pytest.raises(ValueError, match=rf"RD34.*no replica has logical core {core} on host {task}"):
-            found.lookup_replicas(task, core)
-    assert (found.tpu_ordinal(1, 1), found.host_device(1)) == (3, "/task:1/device:CPU:0")
-    assert found.tpu_device(1, 1, job="worker") == "/job:worker/task:1/device:TPU:3"
-    assert found.tpu_device() == "/task:0/device:TPU:0"
+            assignment.lookup_replicas(task, core)
+    assert (assignment.tpu_ordinal(1, 1), assignment.host_device(1)) == (3, "/task:1/device:CPU:0")
+    assert assignment.tpu_device(1, 1, job="worker") == "/job:worker/task:1/device:TPU:3"
+    assert assignment.tpu_device() == "/task:0/device:TPU:0"
     for replica, core in ((2, 0), (-1, 0), (0, 2)):
         with pytest.raises(LookupError, match="RD24"):
-            found.tpu_device(replica, core)
+            assignment.tpu_device(replica, core)
 
 
 @pytest.mark.parametrize(("mesh", "hosts", "shape", "replicas", "names"), [
@@ -193,11 +193,11 @@ def test_an_assignment_says_where_replicas_are() -> None:
     ((4, 4, 1, 2), 4, (1, 1, 1, 1), 8, ["0: 00", "0: 01", "0: 02"])])
 def test_on_which_hosts_replicas_are(mesh: Any, hosts: int, shape: Any, replicas: int, names: list[str]) -> None:
     """The host, and hosts and numbers of the devices."""
-    found = build(of_mesh(mesh, hosts), shape, num_replicas=replicas)
+    assignment = build(of_mesh(mesh, hosts), shape, num_replicas=replicas)
     for replica, wanted in enumerate(names):
         host, devices = wanted.split(": ")
-        assert found.host_device(replica) == f"/task:{host}/device:CPU:0"
-        assert [found.tpu_device(replica, core) for core in range(found.num_cores_per_replica)] == [
+        assert assignment.host_device(replica) == f"/task:{host}/device:CPU:0"
+        assert [assignment.tpu_device(replica, core) for core in range(assignment.num_cores_per_replica)] == [
             f"/task:{task}/device:TPU:{number}" for task, number in devices.split()]
 
 
@@ -235,12 +235,12 @@ def test_no_replicas_can_be_assigned() -> None:
 
 @pytest.mark.parametrize("size", [*itertools.product((1, 2, 4), repeat=3)])
 def test_neighbours_in_a_ring_are_neighbours_in_the_mesh(size: tuple[int, int, int]) -> None:
-    found = build(of_mesh((*size, 1), 1), num_replicas=int(np.prod(size))).core_assignment[:, 0]
-    steps = np.abs(np.diff(found, axis=0)).sum(axis=1)
-    assert len({*map(tuple, found.tolist())}) == len(found)
+    coordinates = build(of_mesh((*size, 1), 1), num_replicas=int(np.prod(size))).core_assignment[:, 0]
+    steps = np.abs(np.diff(coordinates, axis=0)).sum(axis=1)
+    assert len({*map(tuple, coordinates.tolist())}) == len(coordinates)
     assert (steps == 1).all()
     if sum(length > 1 for length in size) > 1:
-        assert np.abs(found[0] - found[-1]).sum() == 1
+        assert np.abs(coordinates[0] - coordinates[-1]).sum() == 1
 
 
 def test_the_machine_s_tpu_has_a_mesh() -> None:
@@ -275,18 +275,18 @@ def test_what_is_not_a_mesh_is_refused_and_changes_nothing(arguments: Any, says:
 
 def test_a_resolver_knows_the_devices_of_a_tpu() -> None:
     with config.temporary_devices(tpu="2x2x1x2"):
-        found = TPUClusterResolver("").get_tpu_system_metadata()
-        assert found[:4] == (8, 1, 8, None)
-        assert [device.name for device in found.devices[:2]] == [
+        metadata = TPUClusterResolver("").get_tpu_system_metadata()
+        assert metadata[:4] == (8, 1, 8, None)
+        assert [device.name for device in metadata.devices[:2]] == [
             "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:TPU:0"]
         assert TPUClusterResolver("grpc://t:1").get_tpu_system_metadata().devices[-1] == (
             "/job:worker/replica:0/task:0/device:TPU:7", "TPU")
         with pytest.raises(ValueError, match=r"RD17.*addresses is 2, and that of the TPU.s hosts 1.*tpu_hosts=2"):
             TPUClusterResolver("grpc://t:1,grpc://u:1").get_tpu_system_metadata()
     with config.temporary_devices(tpu="2x2x1x2", tpu_hosts=2):
-        found = TPUClusterResolver(job_name="cores").get_tpu_system_metadata()
-        assert found[:4] == (8, 2, 4, None) and len(found.devices) == 10
-        assert found.devices[-1].name == "/job:cores/replica:0/task:1/device:TPU:3"
+        metadata = TPUClusterResolver(job_name="cores").get_tpu_system_metadata()
+        assert metadata[:4] == (8, 2, 4, None) and len(metadata.devices) == 10
+        assert metadata.devices[-1].name == "/job:cores/replica:0/task:1/device:TPU:3"
         assert TPUClusterResolver().num_accelerators() == {"TPU": 4}
     assert TPUClusterResolver().get_coordination_service_leader() == "/job:worker/task:0"
     with config.temporary_devices(), pytest.raises(LookupError, match=r"RD24.*no TPU.*set_simulated_devices\(tpu="):

@@ -55,8 +55,8 @@ def run(tmp_path: Path, program: str, *command: str, **environment: str) -> str:
 
 
 def frames(stderr: str) -> list[tuple[str, int]]:
-    found = re.findall(r'File "([^"]*)", line (\d+)', stderr)
-    return [(os.path.basename(file), int(line)) for file, line in found if not file.endswith("threading.py")]
+    places = re.findall(r'File "([^"]*)", line (\d+)', stderr)
+    return [(os.path.basename(file), int(line)) for file, line in places if not file.endswith("threading.py")]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -106,10 +106,10 @@ def test_places_under_the_command_are_whole_paths_as_without_it(tmp_path: Path) 
     """Python names the file of a script by its whole path, however it is called."""
     script = tmp_path / "script.py"
     script.write_text(HEAD + 'print(__file__)\nv.assign(strategy.run(lambda: reduce(None)))\n')
-    told = [subprocess.run([sys.executable, *command, "script.py"], capture_output=True, text=True, timeout=HANG,
+    runs = [subprocess.run([sys.executable, *command, "script.py"], capture_output=True, text=True, timeout=HANG,
                            cwd=tmp_path) for command in ((), ("-m", "refdist", "run", "--workers", "1"))]
-    assert told[0].stdout == told[1].stdout == f"{script}\n"
-    assert [f'File "{script}", line 12' in done.stderr for done in told] == [True, True], told
+    assert runs[0].stdout == runs[1].stdout == f"{script}\n"
+    assert [f'File "{script}", line 12' in done.stderr for done in runs] == [True, True], runs
 
 
 def test_a_caught_error_keeps_its_frames(tmp_path: Path) -> None:

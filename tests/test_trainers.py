@@ -187,12 +187,12 @@ def test_silence_is_wrong_where_a_clause_says_so(clause: str, outcome: str) -> N
     assert verdict_on(clause, runner.Result(broken="no answer within 60 s", silent=True)).outcome == outcome
 
 
-@pytest.mark.parametrize(("whole", "said"), [
+@pytest.mark.parametrize(("whole", "message"), [
     ({}, "the weights are not in the answer"), ({"weights": {}}, "have no 'dense/kernel'"),
     ({"weights": {"dense/kernel": 1.0}}, "have the shape ()"), ({"weights": {"dense/kernel": "much"}}, "not numbers")])
-def test_an_answer_that_lacks_something_is_errored_and_says_what(whole: Any, said: str) -> None:
+def test_an_answer_that_lacks_something_is_errored_and_says_what(whole: Any, message: str) -> None:
     verdict = verdict_on("clip-by-value", runner.Result(whole=whole))
-    assert verdict.outcome == "errored" and said in verdict.message
+    assert verdict.outcome == "errored" and message in verdict.message
 
 
 def test_a_replica_that_says_the_rows_of_some_steps_is_errored() -> None:
@@ -330,17 +330,17 @@ for job in jobs:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "said"), [
+@pytest.mark.parametrize(("what", "message"), [
     ("print('last words', flush=True); os._exit(7)", "7"),
     ("time.sleep(1000)", "no answer within 0.5 s"),
 ])
 def test_a_trainer_that_ends_or_is_silent_costs_one_job(
-        what: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        what: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "START_LIMIT", 20.0)
     script = tmp_path / "trainer.py"
     script.write_text(MISBEHAVING.format(what=what))
     results = runner.run(f"{sys.executable} {script}", clauses.jobs(), 0.5)
-    assert [number for number, result in results.items() if result.broken] == [2] and said in results[2].broken
+    assert [number for number, result in results.items() if result.broken] == [2] and message in results[2].broken
     assert {result.unsupported for number, result in results.items() if number != 2} == {"for a test"}
     assert "a line of progress" in results[1].output
 

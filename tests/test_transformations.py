@@ -56,7 +56,7 @@ def test_window_as_tensorflow_has_it() -> None:
 @given(st.integers(0, 20), st.integers(1, 5), st.integers(1, 5), st.integers(1, 3), st.booleans())
 def test_windows_are_slices(count: int, size: int, shift: int, stride: int, drop: bool) -> None:
     expected = [list(range(start, min(start + size * stride, count), stride)) for start in range(0, count, shift)]
-    expected = [one for one in expected if len(one) == size or not drop]
+    expected = [window for window in expected if len(window) == size or not drop]
     windows = Dataset.range(count).window(size, shift, stride, drop)
     assert [rows(w) for w in windows] == expected
     assert windows.cardinality() == len(expected)
@@ -74,7 +74,7 @@ def test_interleave_as_tensorflow_has_it() -> None:
 @given(st.lists(st.integers(0, 7), max_size=6), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.booleans())
 def test_rebatch_keeps_the_stream(lengths: list[int], sizes: list[int], drop: bool) -> None:
     batches = [np.arange(sum(lengths[:i]), sum(lengths[:i + 1])) for i in range(len(lengths))]
-    found = rows(Dataset.from_generator(lambda: iter(batches)).rebatch(sizes, drop))
+    rebatched = rows(Dataset.from_generator(lambda: iter(batches)).rebatch(sizes, drop))
     total = sum(lengths)
     expected, start, turn = [], 0, 0
     while start < total:
@@ -83,7 +83,7 @@ def test_rebatch_keeps_the_stream(lengths: list[int], sizes: list[int], drop: bo
         start, turn = start + size, turn + 1
     if drop and expected and start > total:
         expected.pop()
-    assert found == expected
+    assert rebatched == expected
 
 
 def test_unbatch_and_padded_batch() -> None:
@@ -214,21 +214,21 @@ def test_a_spec_that_only_reading_tells_needs_an_element() -> None:
     assert len({refdist.TensorSpec((1,)), refdist.TensorSpec([1]), refdist.TensorSpec(None)}) == 2
 
 
-@pytest.mark.parametrize(("found", "dtype"), [
+@pytest.mark.parametrize(("yielded", "dtype"), [
     (np.float64(0.1), np.float32), (np.zeros(2), np.float16), (np.int32(1), np.int64), (np.int64(-128), np.int8),
     (np.array([255]), np.uint8), (np.int64(3), np.float32), (np.bool_(True), np.int32), (np.float32(1), np.complex64)])
-def test_what_a_generator_yields_has_the_dtype_of_the_signature(found: Any, dtype: Any) -> None:
+def test_what_a_generator_yields_has_the_dtype_of_the_signature(yielded: Any, dtype: Any) -> None:
     """Observed, TensorFlow 2.21."""
-    [one] = Dataset.from_generator(lambda: [found], output_signature=refdist.TensorSpec(np.shape(found), dtype))
-    assert one.dtype == dtype and np.array_equal(one, found.astype(dtype))
+    [element] = Dataset.from_generator(lambda: [yielded], output_signature=refdist.TensorSpec(np.shape(yielded), dtype))
+    assert element.dtype == dtype and np.array_equal(element, yielded.astype(dtype))
 
 
-@pytest.mark.parametrize(("found", "dtype"), [
+@pytest.mark.parametrize(("yielded", "dtype"), [
     (np.float32(1), np.int32), (np.int64(128), np.int8), (np.array([-1]), np.uint8), (np.uint8(200), np.int8),
     (np.int64(1), bool), (np.complex64(1), np.float32)])
-def test_what_a_generator_yields_loses_no_value(found: Any, dtype: Any) -> None:
+def test_what_a_generator_yields_loses_no_value(yielded: Any, dtype: Any) -> None:
     with pytest.raises(ValueError, match=r"RD26.*element 0: it has"):
-        list(Dataset.from_generator(lambda: [found], output_signature=refdist.TensorSpec(np.shape(found), dtype)))
+        list(Dataset.from_generator(lambda: [yielded], output_signature=refdist.TensorSpec(np.shape(yielded), dtype)))
 
 
 def test_a_generator_that_breaks_its_word_is_named_with_the_element() -> None:
@@ -244,10 +244,10 @@ def test_a_generator_that_breaks_its_word_is_named_with_the_element() -> None:
     with pytest.raises(ValueError, match=r"RD26.*element 2: it is 0.5, expected any shape and dtype int32"):
         rows(Dataset.from_generator(lambda: iter([1, 2, 0.5])))
     assert list(Dataset.from_generator(lambda: [(1, None), (2, None)])) == [(1, None), (2, None)]
-    for first, second, found in ((None, 1, "has shape () and dtype int32, expected None"),
+    for first, second, fault in ((None, 1, "has shape () and dtype int32, expected None"),
                                  (1, None, "is None, expected any shape and dtype int32"),
                                  (Dataset.range(1), 1, "has shape () and dtype int32, expected DatasetSpec")):
-        with pytest.raises(ValueError, match=rf"RD26.*element 1: it {re.escape(found)}"):
+        with pytest.raises(ValueError, match=rf"RD26.*element 1: it {re.escape(fault)}"):
             list(Dataset.from_generator(lambda: iter([first, second])))  # noqa: B023
     with pytest.raises(ValueError, match=r"RD26.*element 1: it is {'a': 1}"):
         rows(Dataset.from_generator(lambda: iter([1, {"a": 1}])))
@@ -329,23 +329,23 @@ def test_prefetch_reads_before_it_is_asked() -> None:
     assert next(elements, None) is None
 
 
-def ours() -> list[threading.Thread]:
+def own_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith(("refdist prefetch", "refdist map"))]
 
 
 @pytest.mark.parametrize("dataset", [
     Dataset.range(100).prefetch(1), Dataset.range(100).map(lambda x: x, num_parallel_calls=2)])
 def test_a_thousand_iterators_leave_no_thread_behind(dataset: Dataset) -> None:
-    before = ours()
+    before = own_threads()
     for i in range(1000):
         elements = iter(dataset)
         next(elements)
         if i % 10 == 0:
             assert len(list(elements)) == 99
         del elements
-    for thread in set(ours()).difference(before):
+    for thread in set(own_threads()).difference(before):
         thread.join(30)
-    assert not set(ours()).difference(before)
+    assert not set(own_threads()).difference(before)
 
 
 def test_a_forgotten_endless_reader_lets_go_of_its_source() -> None:

@@ -48,8 +48,8 @@ def test_a_transport_of_a_package_is_found_and_asked_only_where_it_is_named(offe
     assert connection.TRANSPORTS.names() == ["mpi", "simulated", "toy"]
     assert connection.launcher() is None and "refdist_toy" not in sys.modules
     monkeypatch.setenv(connection.VARIABLE, "toy")
-    found = connection.launcher()
-    assert found is not None and found.__name__ == "Toy" and found.group() == (1, 3, "toy processes")
+    chosen = connection.launcher()
+    assert chosen is not None and chosen.__name__ == "Toy" and chosen.group() == (1, 3, "toy processes")
     assert {kind.__name__ for kind in refdist.simulate_workers(connection.launcher, 2)} == {"SimulatedWorker"}
 
 
@@ -72,10 +72,10 @@ def test_the_launcher_of_a_process_is_known_from_its_environment(monkeypatch: py
     launched_by_mpiexec(monkeypatch)
     if variable != "PMI_FD":
         monkeypatch.delenv("PMI_FD")
-    found = connection.launcher()
-    assert getattr(found, "__name__", None) == expected
-    if found is not None:
-        assert found.group() == (1, 2, "processes") and not connection.joined()
+    chosen = connection.launcher()
+    assert getattr(chosen, "__name__", None) == expected
+    if chosen is not None:
+        assert chosen.group() == (1, 2, "processes") and not connection.joined()
 
 
 def test_an_evaluator_among_simulated_workers_is_alone() -> None:
@@ -103,7 +103,7 @@ CONTRACT = ("from refdist.workers.connection import ConnectableTransport\n"
             "from refdist.workers.transport import Transport\n")
 
 
-@pytest.mark.parametrize(("source", "point", "said"), [
+@pytest.mark.parametrize(("source", "point", "message"), [
     ("import refdist_that_is_nowhere", "Toy", r"it cannot be imported: No module named 'refdist_that_is_nowhere'"),
     (TOY, "Tyo", r"it cannot be imported: module 'refdist_toy' has no attribute 'Tyo'\. Correct its entry point, "
      r"refdist_toy:Tyo, or that module\.$"),
@@ -115,10 +115,10 @@ CONTRACT = ("from refdist.workers.connection import ConnectableTransport\n"
      r"Toy lacks the methods all_gather_object, connect, group\. Implement them"),
 ])
 def test_a_transport_that_cannot_be_used_is_named_with_its_package(
-        offer: Offer, monkeypatch: pytest.MonkeyPatch, source: str, point: str, said: str) -> None:
+        offer: Offer, monkeypatch: pytest.MonkeyPatch, source: str, point: str, message: str) -> None:
     offer("refdist-toy", source, toy=point)
     monkeypatch.setenv(connection.VARIABLE, "toy")
-    with pytest.raises(LookupError, match=rf"\[RD27\] transport 'toy' of refdist-toy: {said}"):
+    with pytest.raises(LookupError, match=rf"\[RD27\] transport 'toy' of refdist-toy: {message}"):
         refdist.MultiWorkerMirroredStrategy()
     assert refdist.simulate_workers(lambda: refdist.MultiWorkerMirroredStrategy().num_replicas_in_sync, 2) == [2, 2]
 
@@ -151,10 +151,10 @@ def test_a_toy_transport_conforms(offer: Offer) -> None:
         done = toy_transport.launch(
             count, "-W", "ignore", "-m", "refdist.conformance.adapters.workers", *worlds.clauses("MultiWorker"),
             PYTHONPATH=os.pathsep.join([str(site), str(ROOT)]))
-        assert [one.returncode for one in done] == [0] * count, [one.stderr for one in done]
-        said = done[0].stdout.split()
-        assert said[:2] == [str(count), "processes:"] and "failed" not in said, done[0]
-        assert int(said[said.index("passed") - 1]) >= 4, done[0]
+        assert [process.returncode for process in done] == [0] * count, [process.stderr for process in done]
+        words = done[0].stdout.split()
+        assert words[:2] == [str(count), "processes:"] and "failed" not in words, done[0]
+        assert int(words[words.index("passed") - 1]) >= 4, done[0]
 
 
 def test_the_suite_fails_where_it_has_no_case_for_the_workers(monkeypatch: pytest.MonkeyPatch,
@@ -162,22 +162,22 @@ def test_the_suite_fails_where_it_has_no_case_for_the_workers(monkeypatch: pytes
     monkeypatch.setattr(sys, "argv", ["workers"])
     for count in (5, 6):
         assert refdist.simulate_workers(workers.main, count) == [1] * count
-        said = capsys.readouterr()
-        assert f"no case has {count} workers" in said.err and ", with the launcher" in said.err
-        assert not said.out
+        printed = capsys.readouterr()
+        assert f"no case has {count} workers" in printed.err and ", with the launcher" in printed.err
+        assert not printed.out
 
 
-@pytest.mark.parametrize(("returned", "said"), [
+@pytest.mark.parametrize(("returned", "message"), [
     ("None", "None"), ("object.__new__(cls)", "worker 0 of 1"), ("cls(0, 2, [])", "worker 0 of 2"),
     ("cls(1, 3, [])", "worker 1 of 3"),
 ])
 def test_a_transport_has_to_be_for_the_workers_of_its_group(offer: Offer, monkeypatch: pytest.MonkeyPatch,
-                                                            returned: str, said: str) -> None:
+                                                            returned: str, message: str) -> None:
     offer("refdist-toy", f"{TOY}\nToy.connect = classmethod(lambda cls, timeout: {returned})\n", toy="Toy")
     for name, value in (("TOY_RANK", "1"), ("TOY_SIZE", "2"), (connection.VARIABLE, "toy")):
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=rf"\[RD27\] Toy\.connect: it returned {said}, and group\(\) worker 1 of 2\. "
-                       r"Return a transport with the rank and size of the group\."):
+    with pytest.raises(ValueError, match=rf"\[RD27\] Toy\.connect: it returned {message}, and group\(\) worker 1 of 2"
+                       r"\. Return a transport with the rank and size of the group\."):
         refdist.MultiWorkerMirroredStrategy()
     assert not connection.joined()
 
@@ -212,9 +212,9 @@ def test_a_program_that_trains_a_model_in_every_process_is_warned(offer: Offer,
 def test_a_program_that_has_connected_is_not_warned(offer: Offer) -> None:
     site = offer("refdist-toy", TOY, toy="Toy")
     source = "import refdist; refdist.MultiWorkerMirroredStrategy(); refdist.MirroredStrategy(['GPU:0', 'GPU:1'])"
-    for one in toy_transport.launch(2, "-W", "error::UserWarning", "-c", source,
-                                    PYTHONPATH=os.pathsep.join([str(site), str(ROOT)])):
-        assert one.returncode == 0, one.stderr
+    for done in toy_transport.launch(2, "-W", "error::UserWarning", "-c", source,
+                                     PYTHONPATH=os.pathsep.join([str(site), str(ROOT)])):
+        assert done.returncode == 0, done.stderr
 
 
 # The contract.
@@ -232,17 +232,17 @@ class Pair(Transport):
 
 
 def test_the_verbs_are_defined_by_all_gather_object() -> None:
-    one, other = np.float32([1e8, 2]), np.float32([1, 2])
+    first, second = np.float32([1e8, 2]), np.float32([1, 2])
     call = Pair().call("a call")
-    [total] = Pair([[-one]]).all_reduce(call, [[one, other]])
+    [total] = Pair([[-first]]).all_reduce(call, [[first, second]])
     assert total.tolist() == [0, 2] and not total.flags.writeable
-    [joined] = Pair([[one[:1]]]).all_gather(call, [[one, other]], 0)
+    [joined] = Pair([[first[:1]]]).all_gather(call, [[first, second]], 0)
     assert joined.tolist() == [1e8, 2, 1, 2, 1e8] and not joined.flags.writeable
-    assert not Pair(other).broadcast(call, one.copy()).flags.writeable
-    pair = Pair(other)
-    assert pair.broadcast(call, one.copy()).tolist() == one.tolist()
+    assert not Pair(second).broadcast(call, first.copy()).flags.writeable
+    pair = Pair(second)
+    assert pair.broadcast(call, first.copy()).tolist() == first.tolist()
     with pytest.raises(ValueError, match=r"\[RD12\] a call \(.*\): worker 0 has one, worker 1 has another"):
-        Pair(([0], "another")).check_same_bits(call, one, lambda value: "one")
+        Pair(([0], "another")).check_same_bits(call, first, lambda value: "one")
 
 
 def test_slices_travel_as_their_two_leaves() -> None:
@@ -257,8 +257,8 @@ def test_slices_travel_as_their_two_leaves() -> None:
 
     def program(row: int, index: int) -> None:
         together = refdist.MultiWorkerMirroredStrategy().extended.transport
-        mine = slices(2.0 + row * together.rank, 3 - index * together.rank)
-        together.check_same_bits(together.call("a call", like=mine), mine, str)
+        own = slices(2.0 + row * together.rank, 3 - index * together.rank)
+        together.check_same_bits(together.call("a call", like=own), own, str)
 
     refdist.simulate_workers(lambda: program(0, 0), 2)
     for differs in ((1, 0), (0, 1)):
@@ -317,7 +317,7 @@ def test_a_recording_has_the_transfers_inside_each_worker(workers: int) -> None:
     for act, nbytes in ((gather, 8), (all_reduce, 4)):
         with refdist.record() as recording:
             refdist.simulate_workers(lambda act=act: act(refdist.MultiWorkerMirroredStrategy()), workers, 2)
-        found = sorted((event.worker, event["source"], event["destination"], event["bytes"])
-                       for event in recording.events if event.kind == "transfer")
-        assert found == [(worker, f"worker:{worker} GPU:{gpu}", f"worker:{worker} GPU:{1 - gpu}", nbytes)
-                         for worker in range(workers) for gpu in range(2)]
+        transfers = sorted((event.worker, event["source"], event["destination"], event["bytes"])
+                           for event in recording.events if event.kind == "transfer")
+        assert transfers == [(worker, f"worker:{worker} GPU:{gpu}", f"worker:{worker} GPU:{1 - gpu}", nbytes)
+                             for worker in range(workers) for gpu in range(2)]

@@ -232,15 +232,15 @@ def test_one_copy_returns_what_it_returns_and_its_variable() -> None:
 
 
 @pytest.mark.parametrize("strategy", [refdist.get_strategy(), refdist.OneDeviceStrategy("GPU:0"), TWO],
-                         ids=lambda one: type(one).__name__)
+                         ids=lambda strategy: type(strategy).__name__)
 def test_a_failed_update_restores_every_variable_that_it_wrote(strategy: refdist.Strategy) -> None:
     outside = refdist.Variable(1.0)
     with strategy.scope():
         variable = refdist.Variable(2.0)
 
-    def fail(one: refdist.Variable) -> None:
-        one.assign(5.0)
-        one.assign_add(1.0)
+    def fail(copy: refdist.Variable) -> None:
+        copy.assign(5.0)
+        copy.assign_add(1.0)
         outside.assign(6.0)
         raise ArithmeticError
 

@@ -54,13 +54,13 @@ def test_results_of_collectives_and_reads_are_read_only() -> None:
 
 
 def test_arguments_of_a_reduction_are_not_frozen_or_shared() -> None:
-    mine = np.ones(2)
+    array = np.ones(2)
     for count in (1, 2):
         strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
-        result = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", mine))
-        mine[0] = 5.0
+        result = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", array))
+        array[0] = 5.0
         assert all(part[0] == count for part in strategy.experimental_local_results(result))
-        mine[0] = 1.0
+        array[0] = 1.0
 
 
 def test_a_value_needs_a_component() -> None:
@@ -98,9 +98,9 @@ def test_a_context_of_values_shows_what_it_says_and_checks_nothing() -> None:
 def test_values_can_be_made_of_a_function_in_a_replica() -> None:
     """As in TensorFlow: each replica gets the values of all."""
     strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
-    found = strategy.run(lambda: strategy.experimental_distribute_values_from_function(
+    results = strategy.run(lambda: strategy.experimental_distribute_values_from_function(
         lambda context: context.replica_id_in_sync_group))
-    assert [value.values for value in found.values] == [(0, 1), (0, 1)]
+    assert [value.values for value in results.values] == [(0, 1), (0, 1)]
 
 
 def test_variables_are_distributed_values_and_arrays_are_not() -> None:
@@ -205,8 +205,8 @@ def test_results_of_run_are_compared_by_identity_and_arrays_are_always_per_repli
 
 def test_every_replica_has_a_device_of_its_own() -> None:
     strategy = refdist.MirroredStrategy(["CPU:0", "CPU:1", "CPU:2"])
-    found = strategy.run(lambda: refdist.get_replica_context().devices)
-    assert [devices.values for devices in found] == [strategy.extended.worker_devices]
+    results = strategy.run(lambda: refdist.get_replica_context().devices)
+    assert [devices.values for devices in results] == [strategy.extended.worker_devices]
 
 
 def test_several_values_of_one_replica_or_a_mirrored_one_are_arrays() -> None:
@@ -231,9 +231,9 @@ def test_replicas_that_gave_none_are_named() -> None:
             call(some)
         with pytest.raises(ValueError, match=r"RD34\] \S*(reduce|gather)\S*: every replica contributed None. Use an"):
             call(none)
-    one = refdist.MirroredStrategy(["GPU:0"])
+    alone = refdist.MirroredStrategy(["GPU:0"])
     with pytest.raises(ValueError, match=r"RD34\] Strategy.reduce: every replica contributed None"):
-        one.reduce("SUM", one.run(lambda: None), axis=None)
+        alone.reduce("SUM", alone.run(lambda: None), axis=None)
 
 
 @pytest.mark.parametrize("collective", [

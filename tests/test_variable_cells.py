@@ -69,10 +69,10 @@ def made(kind: Kind, aggregation: Agg = Agg.NONE, copies: Any = ((1.0, 3.0), (1.
 
 def in_situation(strategy: Any, situation: Situation, call: Callable[[], Any]) -> Any:
     """What the call returns or raises; for each replica, or for each copy that is updated."""
-    found: list[Any] = []
+    outcomes: list[Any] = []
 
     def caught() -> None:
-        found.append(outcome(call))
+        outcomes.append(outcome(call))
 
     if situation is Situation.OUTSIDE:
         caught()
@@ -82,11 +82,11 @@ def in_situation(strategy: Any, situation: Situation, call: Callable[[], Any]) -
     elif situation is Situation.UPDATE:
         with strategy.scope():
             bystander = refdist.Variable(0.0)
-        found.append(outcome(lambda: strategy.extended.update(bystander, lambda x: caught())))
+        outcomes.append(outcome(lambda: strategy.extended.update(bystander, lambda x: caught())))
     else:
         who = {Situation.REPLICA: strategy, Situation.OTHER_REPLICA: OTHER, Situation.LONE_REPLICA: LONE}[situation]
-        found.append(outcome(lambda: who.run(call)))
-    return found
+        outcomes.append(outcome(lambda: who.run(call)))
+    return outcomes
 
 
 # --- Reads and writes --------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def read(cell: tuple[Aggregated, Situation]) -> Any:
         worker = strategy.extended.layout.first
         strategy, v = made(kind, aggregation, (1.0 + worker, 10.0 + worker), strategy)
         # Between workers a read is a collective, which one replica on each makes.
-        one = Situation.LONE_REPLICA if situation is Situation.OTHER_REPLICA else situation
-        return in_situation(strategy, one, v.read_value)
+        reading = Situation.LONE_REPLICA if situation is Situation.OTHER_REPLICA else situation
+        return in_situation(strategy, reading, v.read_value)
 
     return refdist.simulate_workers(program, 2, 2)
 
@@ -151,8 +151,8 @@ def write(kind: Kind, aggregation: Agg, operation: str, situation: Situation, **
     shown = []
     for given in GIVEN:
         strategy, v = made(kind, aggregation)
-        found = in_situation(strategy, situation, partial(write_once, v, operation, given, more))
-        shown.append((found, seen(v)))
+        outcomes = in_situation(strategy, situation, partial(write_once, v, operation, given, more))
+        shown.append((outcomes, seen(v)))
     return shown
 
 
@@ -170,10 +170,10 @@ def operate(v: Any, operation: str, value: Any, **more: Any) -> Any:
 def test_every_cell_of_writes_shows(operation: str, more: dict[str, Any]) -> None:
     def others(cell: tuple[Written, Situation], action: Any) -> Iterable[Any]:
         (kind, aggregation, _), situation = cell
-        found = {Situation.REPLICA: IN_REPLICA, Situation.UPDATE: IN_UPDATE}.get(situation, ACROSS)
+        actions = {Situation.REPLICA: IN_REPLICA, Situation.UPDATE: IN_UPDATE}.get(situation, ACROSS)
         # Replicas that add to one copy, one after another, have added their sum; only what they get back differs.
         summed = (kind, aggregation, situation, bool(more)) == (Kind.AGGREGATING, Agg.SUM, Situation.REPLICA, True)
-        return [other for other in found if not (summed and other is Write.OWN_COPY)]
+        return [other for other in actions if not (summed and other is Write.OWN_COPY)]
 
     def observe(cell: tuple[Written, Situation]) -> Any:
         (kind, aggregation, _), situation = cell
@@ -203,14 +203,14 @@ def test_every_class_of_operations_shows() -> None:
 
 def test_what_every_operation_takes_and_computes_shows() -> None:
     def observe(operation: str) -> Any:
-        found = []
+        outcomes = []
         for item in (4, 9):
             v = refdist.Variable([1.0, 6.0], dtype=np.float32)
             value: Any = np.float32([item, item])
             if not operation.startswith("assign"):
                 value = np.float32([item]) if of_parts(operation) else refdist.IndexedSlices(np.float32([item]), [1])
-            found.append((outcome(partial(operate, v, operation, value)), seen(v)))
-        return found
+            outcomes.append((outcome(partial(operate, v, operation, value)), seen(v)))
+        return outcomes
 
     def others(operation: str, row: Operation) -> Iterable[Operation]:
         return [*(row._replace(takes=other) for other in Takes), *(row._replace(computes=other) for other in Computes)]
@@ -301,9 +301,9 @@ def updated_differently(kind: Kind) -> Any:
 
 def one_copy_alone(operation: str, kind: Kind) -> Any:
     v = created(kind, [1.0, 1.0])
-    found = [in_situation(TWO, situation, lambda: operate(v.values[1], operation, value_of(operation, 0)))
-             for situation in context_stack.SITUATIONS]
-    return found, seen(v)
+    outcomes = [in_situation(TWO, situation, lambda: operate(v.values[1], operation, value_of(operation, 0)))
+                for situation in context_stack.SITUATIONS]
+    return outcomes, seen(v)
 
 
 def parts_differ(kind: Kind) -> Any:

@@ -62,11 +62,11 @@ def check(v: Any, calls: Sequence[Call], strategy: Any, where: str) -> Sequence[
     before = state(v)
     for i, (name, value, act) in enumerate(calls):
         error = outcome(functools.partial(act, v), strategy, where)
-        told = f"{name} of {v!r} with {value!r}: {error!r}"
-        assert error is None or (isinstance(error, errors.RefdistError) and error.code in errors.CATALOGUE), told
+        description = f"{name} of {v!r} with {value!r}: {error!r}"
+        assert error is None or (isinstance(error, errors.RefdistError) and error.code in errors.CATALOGUE), description
         if state(v) != before:
             # What replicas do alone, to copies that may differ, was done before another one failed.
-            assert error is None or (where == "replicas" and v.synchronization is Sync.ON_READ), told
+            assert error is None or (where == "replicas" and v.synchronization is Sync.ON_READ), description
             return calls[i + 1:]
     return []
 

@@ -30,15 +30,15 @@ def test_the_text_of_a_variable_shows_every_copy() -> None:
 
 def test_copies_are_on_the_devices_of_the_strategy() -> None:
     v = made(TWO, 1.0)
-    assert [one.device[-5:] for one in v.values] == ["CPU:0", "CPU:1"] and v.device[-5:] == "CPU:0"
+    assert [copy.device[-5:] for copy in v.values] == ["CPU:0", "CPU:1"] and v.device[-5:] == "CPU:0"
     assert [part[-5:] for part in TWO.run(lambda: v.device).values] == ["CPU:0", "CPU:1"]
     assert made(PLACE, 1.0).device[-5:] == "CPU:1"
     placed: list[str] = []
 
     def creator(next_creator: Any, **kwargs: Any) -> Any:
-        one = next_creator(**kwargs)
-        placed.append(one.device[-5:])
-        return one
+        created = next_creator(**kwargs)
+        placed.append(created.device[-5:])
+        return created
 
     with refdist.variable_creator_scope(creator):
         made(TWO, 1.0)
@@ -104,12 +104,12 @@ def test_numpy_s_functions_read_a_variable() -> None:
 
 
 def test_a_variable_does_not_share_the_array_it_was_given_or_returns() -> None:
-    mine = np.float32([1, 2])
-    v = made(TWO, mine)
-    mine[0] = 9
+    array = np.float32([1, 2])
+    v = made(TWO, array)
+    array[0] = 9
     assert v.numpy().tolist() == [1.0, 2.0]
-    v.assign(mine)
-    mine[1] = 9
+    v.assign(array)
+    array[1] = 9
     assert v.numpy().tolist() == [9.0, 2.0]
     with pytest.raises(ValueError, match="read-only"):
         v.numpy()[0] = 3.0

@@ -244,17 +244,17 @@ def test_every_deliberate_difference_is_one() -> None:
 def test_creation_makes_the_kind_of_variable_the_table_says(row: list[str]) -> None:
     name, synchronization, aggregation, float_kind, int_kind = row
     for dtype, wanted in (("float32", float_kind), ("int32", int_kind)):
-        for one in VariableAggregation if aggregation == "any" else [VariableAggregation[aggregation]]:
+        for member in VariableAggregation if aggregation == "any" else [VariableAggregation[aggregation]]:
             if not wanted:
                 continue
             strategy = new_strategy(name)
             try:
                 with strategy.scope():
-                    got = type(refdist.Variable(np.zeros(2, dtype), aggregation=one,
+                    got = type(refdist.Variable(np.zeros(2, dtype), aggregation=member,
                                                 synchronization=VariableSynchronization[synchronization])).__name__
             except ValueError as error:
                 got = raised(error)
-            assert wanted.startswith(got), (row, one, dtype)
+            assert wanted.startswith(got), (row, member, dtype)
 
 
 def test_every_variable_that_can_be_created_stands_in_the_table() -> None:
@@ -262,14 +262,14 @@ def test_every_variable_that_can_be_created_stands_in_the_table() -> None:
     for name, synchronization, aggregation, *kinds in TABLE["creation"]:
         for dtype, kind in zip(("float32", "int32"), kinds, strict=True):
             if kind and not kind.startswith("raises"):
-                creatable |= {(name, synchronization, one.name if aggregation == "any" else aggregation, dtype)
-                              for one in VariableAggregation}
+                creatable |= {(name, synchronization, member.name if aggregation == "any" else aggregation, dtype)
+                              for member in VariableAggregation}
     assert creatable == set(GROUPS)
 
 
 def test_every_operation_stands_in_the_table_in_every_context() -> None:
-    found = Counter((cell[:4], cell.situation) for cell in CELLS)
-    assert set(found.values()) == {15, 4}
-    assert {group[3] for (group, _), count in found.items() if count == 15} == {"float32"}
+    counts = Counter((cell[:4], cell.situation) for cell in CELLS)
+    assert set(counts.values()) == {15, 4}
+    assert {group[3] for (group, _), count in counts.items() if count == 15} == {"float32"}
     assert len({cell[:6] for cell in CELLS}) == len(CELLS)
     assert ast.literal_eval(CELLS[0].observed) == [10.0, 20.0]

@@ -54,15 +54,15 @@ def test_folders_of_one_machine_are_left_out() -> None:
     assert '| failed: at ("x.py":9) /job:a |' in versions.page(reports, [], "")
 
 
-@pytest.mark.parametrize(("line", "told"), [
+@pytest.mark.parametrize(("line", "message"), [
     ("a.b @ Default | 2.10 | why", "a.b @ Default | 2.10 | why: no case changed so"),
     ("a.c @ * | 2.9 | why", "no case changed so"), ("a.b | 2.9", "is not `cases | version | why`"),
     ("a.b @ Default | 2.9 |", "is not `cases | version | why`"),
 ])
-def test_a_wrong_reason_is_an_error(line: str, told: str) -> None:
+def test_a_wrong_reason_is_an_error(line: str, message: str) -> None:
     with pytest.raises(ValueError) as raised:
         versions.page(REPORTS, [], line)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_the_reason_of_a_case_that_was_not_run_is_not_wrong() -> None:
@@ -144,7 +144,7 @@ def test_a_clause_has_changed_when_what_is_run_or_expected_has(monkeypatch: pyte
     before = versions._clauses(None, ())
     assert set(before) == {clause.name for chapter in chapters for clause in chapter.clauses}
     first, *others = chapters
-    one, *rest = first.clauses
+    clause, *rest = first.clauses
 
     def changed(chapter: Chapter) -> set[str]:
         monkeypatch.setattr(versions, "load", lambda: (chapter, *others))
@@ -152,18 +152,18 @@ def test_a_clause_has_changed_when_what_is_run_or_expected_has(monkeypatch: pyte
         return {name for name in before if now[name] != before[name]}
 
     def with_clause(**changes: Any) -> Chapter:
-        return replace(first, clauses=(replace(one, **changes), *rest))
+        return replace(first, clauses=(replace(clause, **changes), *rest))
 
-    *more, statement = one.examples[0].statements
+    *more, statement = clause.examples[0].statements
     assert statement.expectations
     assert changed(with_clause(rule="another text", line=7)) == set()
-    assert changed(with_clause(strategies=("OneDevice",))) == {one.name}
-    assert changed(with_clause(examples=(replace(one.examples[0], statements=tuple(more)),))) == {one.name}
+    assert changed(with_clause(strategies=("OneDevice",))) == {clause.name}
+    assert changed(with_clause(examples=(replace(clause.examples[0], statements=tuple(more)),))) == {clause.name}
     for different in (replace(statement, source="tf"), replace(statement, expectations=())):
-        example = replace(one.examples[0], statements=(*more, different))
-        assert changed(with_clause(examples=(example, *one.examples[1:]))) == {one.name}
-    assert changed(with_clause(examples=(replace(one.examples[0], parameters={"n": "ints()"}),))) == {one.name}
-    preamble = replace(one.examples[0], source="x = 1")
+        example = replace(clause.examples[0], statements=(*more, different))
+        assert changed(with_clause(examples=(example, *clause.examples[1:]))) == {clause.name}
+    assert changed(with_clause(examples=(replace(clause.examples[0], parameters={"n": "ints()"}),))) == {clause.name}
+    preamble = replace(clause.examples[0], source="x = 1")
     assert changed(replace(first, preamble=preamble)) == {clause.name for clause in first.clauses}
 
 
@@ -207,8 +207,8 @@ def test_only_clauses_are_asked_that_the_level_has() -> None:
     every = versions._clauses(None, ())
     level = {clause.name: clause.level for chapter in load() for clause in chapter.clauses}
     for option in (["--level", "should"], ["-k", "x", "--level=should"]):
-        found = versions._clauses(versions._level(option), ("all_reduce",))
-        assert found.keys() == {name for name in every if level[name] == "SHOULD" and name.startswith("all_reduce.")}
+        clauses = versions._clauses(versions._level(option), ("all_reduce",))
+        assert clauses.keys() == {name for name in every if level[name] == "SHOULD" and name.startswith("all_reduce.")}
     assert versions._level(["-k", "level"]) is None
 
 

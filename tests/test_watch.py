@@ -28,7 +28,7 @@ def warnings_of(program: Callable[[], object]) -> list[str]:
     with runtime.process.fresh(), warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         program()
-    return [str(one.message) for one in shown if issubclass(one.category, refdist.errors.DifferenceWarning)]
+    return [str(warning.message) for warning in shown if issubclass(warning.category, refdist.errors.DifferenceWarning)]
 
 
 def reduced(value: Callable[[int], Any], op: str = "SUM", times: int = 3) -> list[str]:
@@ -128,7 +128,7 @@ def test_a_worker_tells_of_its_own_replicas() -> None:
 
     with warnings.catch_warnings(record=True):
         message = warnings_of(lambda: refdist.simulate_workers(program, 2, 2))
-    assert [one.partition(";")[0] for one in message] == ["[RD42] all_reduce: replica 3 contributes NaN"]
+    assert [text.partition(";")[0] for text in message] == ["[RD42] all_reduce: replica 3 contributes NaN"]
 
 
 def of_library(name: str) -> Callable[[Any], Any]:

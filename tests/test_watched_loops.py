@@ -49,8 +49,8 @@ def remarks(program: Callable[[], object], watch: bool = False) -> list[tuple[st
         warnings.simplefilter("always")
         STRATEGY = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
         program()
-    return [(str(one.message), Path(one.filename).read_text().splitlines()[one.lineno - 1].strip()) for one in given
-            if issubclass(one.category, errors.DifferenceWarning)]
+    return [(str(warning.message), Path(warning.filename).read_text().splitlines()[warning.lineno - 1].strip())
+            for warning in given if issubclass(warning.category, errors.DifferenceWarning)]
 
 
 def codes(program: Callable[[], object], watch: bool = False) -> list[str]:
@@ -165,10 +165,10 @@ ASKED: list[tuple[Callable[[], None], str, str, str]] = [
 @pytest.mark.parametrize(("program", "code", "text", "line"), WRONG + ASKED, ids=lambda item: getattr(
     item, "__name__", ""))
 def test_a_mistake_is_told_of_once_at_its_line(program: Callable[[], None], code: str, text: str, line: str) -> None:
-    told = remarks(program, watch=(program, code, text, line) in ASKED)
-    [(message, at)] = dict.fromkeys(told)
-    assert message.startswith(f"[{code}] ") and text in message and line in at, told
-    assert len(told) == (2 if program is sharded_twice else 1)  # each worker for itself
+    given = remarks(program, watch=(program, code, text, line) in ASKED)
+    [(message, at)] = dict.fromkeys(given)
+    assert message.startswith(f"[{code}] ") and text in message and line in at, given
+    assert len(given) == (2 if program is sharded_twice else 1)  # each worker for itself
 
 
 def split_by_numbers() -> None:
@@ -189,12 +189,12 @@ def another_worker_s_shard() -> None:
     refdist.simulate_workers(program, 2, 1)
 
 
-@pytest.mark.parametrize("program", [split_by_numbers, another_worker_s_shard], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("program", [split_by_numbers, another_worker_s_shard], ids=lambda value: value.__name__)
 def test_a_shard_that_is_not_this_worker_s_is_a_split(program: Callable[[], None]) -> None:
     assert codes(program) == []
 
 
-@pytest.mark.parametrize("program", [program for program, *_ in ASKED], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("program", [program for program, *_ in ASKED], ids=lambda value: value.__name__)
 def test_what_is_not_asked_for_is_not_told(program: Callable[[], None]) -> None:
     assert codes(program) == []
 
@@ -223,7 +223,7 @@ def steps(loop: Callable[[Any, Callable[[], None]], None], dataset: Dataset, cou
     return [message for message, _ in remarks(program)]
 
 
-@pytest.mark.parametrize("loop", ENDLESS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("loop", ENDLESS, ids=lambda value: value.__name__)
 def test_a_loop_that_never_ends_is_told_of_after_ten_epochs(loop: Callable[[Any, Callable[[], None]], None]) -> None:
     for dataset in (rows().repeat(), Dataset.range(4).repeat().shuffle(4).batch(2).prefetch(1),
                     rows().repeat().map(lambda x: x)):
@@ -234,7 +234,7 @@ def test_a_loop_that_never_ends_is_told_of_after_ten_epochs(loop: Callable[[Any,
         assert steps(loop, dataset, 50) == []
 
 
-@pytest.mark.parametrize("loop", ENDING, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("loop", ENDING, ids=lambda value: value.__name__)
 def test_a_loop_that_may_end_is_left_alone(loop: Callable[[Any, Callable[[], None]], None]) -> None:
     assert steps(loop, rows().repeat(), 50) == []
 
@@ -357,9 +357,9 @@ def epochs_and_a_look() -> None:
     for _ in range(4):
         for x in batches:
             STRATEGY.run(add, (x,))
-    one = distributed(rows(2, 2))
+    epochs = distributed(rows(2, 2))
     for _ in range(4):
-        for x in one:
+        for x in epochs:
             STRATEGY.run(add, (x,))
 
 
@@ -401,8 +401,8 @@ def rows_of_each_replica() -> None:
 
 
 def counted() -> None:
-    one, shared = np.float32(1), np.float32([2, 3])
-    STRATEGY.run(lambda: [add(one), add(shared.copy()), refdist.get_replica_context().all_reduce("MEAN", shared)])
+    scalar, shared = np.float32(1), np.float32([2, 3])
+    STRATEGY.run(lambda: [add(scalar), add(shared.copy()), refdist.get_replica_context().all_reduce("MEAN", shared)])
 
 
 @pytest.mark.parametrize("program", [
@@ -410,7 +410,7 @@ def counted() -> None:
     the_first_steps_of_each_epoch, one_iterator, one_order, rows_of_each_replica, counted, an_ensemble,
     trained_in_one_run, nothing_left_to_do, the_rest_of_an_iterator, a_look_in_each_epoch, a_batch_at_random,
     rows_in_an_order_of_its_own, files_in_an_order_of_its_own, a_loss_that_is_scaled],
-    ids=lambda one: one.__name__)
+    ids=lambda value: value.__name__)
 def test_what_is_meant_is_not_told_of(program: Callable[[], None]) -> None:
     assert codes(program, watch=True) == []
 
@@ -443,9 +443,9 @@ def test_the_environment_asks(tmp_path: Path) -> None:
     script.write_text("import numpy as np, refdist\nx = np.float32([2, 3])\n"
                       "refdist.MirroredStrategy(['GPU:0', 'GPU:1'])"
                       ".run(lambda: refdist.get_replica_context().all_reduce('SUM', x))\n")
-    told = {}
+    codes = {}
     for asked in ("", "watch", "first,watch", "watch,types", "watched"):
         done = subprocess.run([sys.executable, str(script)], env={"REFDIST_CHECKS": asked}, capture_output=True,
                               text=True)
-        told[asked] = [code for code in ("RD37", "RD34") if code in done.stderr]
-    assert told == {"": [], "watch": ["RD37"], "first,watch": ["RD37"], "watch,types": ["RD37"], "watched": ["RD34"]}
+        codes[asked] = [code for code in ("RD37", "RD34") if code in done.stderr]
+    assert codes == {"": [], "watch": ["RD37"], "first,watch": ["RD37"], "watch,types": ["RD37"], "watched": ["RD34"]}

@@ -48,15 +48,15 @@ def test_sums_in_any_order_are_of_every_dtype(way: str) -> None:
 def test_programs_are_of_every_kind() -> None:
     def names() -> list[tuple[list[str], list[str]]]:
         strategy = refdist.MultiWorkerMirroredStrategy()
-        found = []
+        programs = []
         for number in range(150):
             program = ARRAYS.Program(number, strategy)
-            found.append((program.run(), program.names))
-        return found
+            programs.append((program.run(), program.names))
+        return programs
 
-    found, again = (refdist.simulate_workers(names, 2)[0] for _ in range(2))
-    assert found == again
-    used = {name for _, names in found for name in names}
+    first, again = (refdist.simulate_workers(names, 2)[0] for _ in range(2))
+    assert first == again
+    used = {name for _, names in first for name in names}
     for dtype in ARRAYS.NUMBERS + ARRAYS.OTHERS:
         for order in "<>" if ARRAYS.dtype_of(dtype, ">").str.startswith(">") else "=":
             wanted: Any = ARRAYS.dtype_of(dtype, order)
@@ -64,9 +64,9 @@ def test_programs_are_of_every_kind() -> None:
             assert any(name.startswith(f"{wanted} ") for name in used), wanted
     for shape in [*ARRAYS.SIZES, ARRAYS.LARGE]:
         assert any(name.endswith(f" {shape}") for name in used), shape
-    seen = [one for seen, _ in found for one in seen]
+    seen = [text for seen, _ in first for text in seen]
     for what in ("all_reduce SUM", "all_reduce MEAN", "reduce SUM None", "reduce MEAN 0", "all_gather 1", "gather 0",
                  "create SUM ON_READ", "create ONLY_FIRST_REPLICA AUTO", "assign", "assign_add", "assign_sub", "read",
                  "slices SUM"):
-        assert any(re.match(rf"{what}: [^R]", one) for one in seen), what
-    assert sum("RD" in one for one in seen) < len(seen) / 4
+        assert any(re.match(rf"{what}: [^R]", text) for text in seen), what
+    assert sum("RD" in text for text in seen) < len(seen) / 4

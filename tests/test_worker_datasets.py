@@ -25,11 +25,11 @@ def test_every_form_of_dataset(form: str) -> None:
     given = {"fn": batches, "dataset": batches(), "distributed": s.experimental_distribute_dataset(batches()),
              "from function": from_function(), "fn from function": from_function}[form]
     dataset = c.create_per_worker_dataset(given)
-    it = iter(dataset)
-    assert [one.tolist() for one in c.fetch([c.schedule(next, args=(it,)) for _ in range(4)])] == [
+    iterator = iter(dataset)
+    assert [element.tolist() for element in c.fetch([c.schedule(next, args=(iterator,)) for _ in range(4)])] == [
         [0, 1], [0, 1], [2, 3], [2, 3]]
     assert dataset.element_spec.dtype == np.int64
-    assert isinstance(it, refdist.coordinator.PerWorkerValue)
+    assert isinstance(iterator, refdist.coordinator.PerWorkerValue)
 
 
 def test_every_worker_has_its_own_copy_and_iter_begins_again() -> None:
@@ -55,9 +55,9 @@ def test_a_function_of_the_strategy_is_called_on_each_worker(inside: bool) -> No
     made = lambda: c.strategy.distribute_datasets_from_function(dataset_fn)  # noqa: E731
     dataset = made if inside else made()
     assert called == []
-    it = iter(c.create_per_worker_dataset(dataset))
+    iterator = iter(c.create_per_worker_dataset(dataset))
     assert called == [(0, 1, 0), (1, 1, 0)]
-    assert c.fetch([c.schedule(lambda i: (int(index()), int(next(i))), args=(it,)) for _ in range(4)]) == [
+    assert c.fetch([c.schedule(lambda i: (int(index()), int(next(i))), args=(iterator,)) for _ in range(4)]) == [
         (0, 0), (1, 1), (0, 2), (1, 3)]
 
 
@@ -68,7 +68,8 @@ def test_a_dataset_from_a_function_of_the_strategy_is_a_distributed_dataset() ->
     assert dataset.element_spec.dtype == np.int64 and dataset.cardinality == 2 and len(called) == 1
     with pytest.raises(ValueError, match=r"RD20.*create_per_worker_dataset"):
         iter(dataset)
-    assert c.schedule(lambda: [one.tolist() for one in dataset]).fetch() == [[0, 1], [2, 3]] and len(called) == 2
+    assert c.schedule(lambda: [element.tolist() for element in dataset]).fetch() == [[0, 1], [2, 3]]
+    assert len(called) == 2
     with pytest.raises(TypeError, match=r"RD25.*dataset_fn is 5"):
         c.strategy.distribute_datasets_from_function(5)
 
@@ -78,16 +79,16 @@ def test_a_function_may_read_a_whole_dataset() -> None:
     dataset = c.create_per_worker_dataset(lambda: Dataset.range(4))
     assert c.schedule(lambda d: int(sum(d)), args=(dataset,)).fetch() == 6
     assert c.schedule(lambda i: int(sum(i)), args=(iter(dataset),)).fetch() == 6
-    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(1)))
-    values = [c.schedule(lambda i: bool(i.get_next_as_optional().has_value()), args=(it,)) for _ in range(2)]
+    iterator = iter(c.create_per_worker_dataset(lambda: Dataset.range(1)))
+    values = [c.schedule(lambda i: bool(i.get_next_as_optional().has_value()), args=(iterator,)) for _ in range(2)]
     assert c.fetch(values) == [True, False]
 
 
 def test_the_end_of_a_dataset_is_an_error() -> None:
     c = coordinator(1)
-    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(2)))
-    values = [c.schedule(next, args=(it,)) for _ in range(2)]
-    c.schedule(next, args=(it,))
+    iterator = iter(c.create_per_worker_dataset(lambda: Dataset.range(2)))
+    values = [c.schedule(next, args=(iterator,)) for _ in range(2)]
+    c.schedule(next, args=(iterator,))
     with pytest.raises(OutOfRangeError, match=r"RD29.*worker 0"):
         c.join()
     assert c.fetch(values) == [0, 1]
@@ -98,11 +99,11 @@ def test_the_end_of_a_dataset_is_an_error() -> None:
             raise KeyError(x)
         return x
 
-    it = iter(c.create_per_worker_dataset(lambda: Dataset.range(9)))
-    first = [c.schedule(odd, args=(it,)) for _ in range(2)]
+    iterator = iter(c.create_per_worker_dataset(lambda: Dataset.range(9)))
+    first = [c.schedule(odd, args=(iterator,)) for _ in range(2)]
     with pytest.raises(KeyError):
         c.join()
-    assert first[0].fetch() == 0 and c.schedule(odd, args=(it,)).fetch() == 2, "the failed function has used one"
+    assert first[0].fetch() == 0 and c.schedule(odd, args=(iterator,)).fetch() == 2, "the failed function has used one"
 
 
 def test_a_dataset_of_workers_is_not_made_into_another_one() -> None:
@@ -142,13 +143,13 @@ def test_errors_of_datasets() -> None:
         with pytest.raises(KeyError, match="no iterator") as caught:
             c.join()
         assert any("iterator of worker" in note for note in caught.value.__notes__)
-    it = iter(c.create_per_worker_dataset(batches))
-    for call in (lambda: next(it), it.get_next):
+    iterator = iter(c.create_per_worker_dataset(batches))
+    for call in (lambda: next(iterator), iterator.get_next):
         with pytest.raises(NotImplementedError, match=r"RD20.*argument"):
             call()
     with pytest.raises(TypeError):
-        iter(it)
-    c.schedule(lambda: next(it))
+        iter(iterator)
+    c.schedule(lambda: next(iterator))
     with pytest.raises(NotImplementedError, match="RD20"):
         c.join()
 
@@ -180,7 +181,7 @@ def test_variables_of_each_worker_count_what_it_did() -> None:
     for _ in range(7):
         c.schedule(lambda: v.assign_add(1.0, read_value=False))
     c.join()
-    assert [float(one) for one in v.read_all()] == [3.0, 2.0, 2.0] and float(v) == 0.0
+    assert [float(own) for own in v.read_all()] == [3.0, 2.0, 2.0] and float(v) == 0.0
     c.schedule(v.read_all)
     with pytest.raises(RuntimeError, match="RD09"):
         c.join()

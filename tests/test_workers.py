@@ -38,8 +38,8 @@ def load(path: Path) -> ModuleType:
 
 
 PROGRAMS = load(HERE / "programs.py")
-NAMES = [name for name, found in vars(PROGRAMS).items() if inspect.isfunction(found)
-         and not inspect.signature(found).parameters and name not in ("strategy", "me")]
+NAMES = [name for name, function in vars(PROGRAMS).items() if inspect.isfunction(function)
+         and not inspect.signature(function).parameters and name not in ("strategy", "me")]
 
 
 def mpiexec(workers: int, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -61,15 +61,15 @@ def options(launcher: Path, env: dict[str, str]) -> list[str]:
     return ["--oversubscribe", "--with-ft", "ulfm"]
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(value: Any, other: Any) -> bool:
     """Equal to the bit, type and dtype."""
-    if isinstance(one, (list, tuple)):
-        return type(one) is type(other) and len(one) == len(other) and all(map(equal, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, (np.ndarray, np.generic)):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    return type(one) is type(other) and one == other
+    if isinstance(value, (list, tuple)):
+        return type(value) is type(other) and len(value) == len(other) and all(map(equal, value, other))
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(equal(value[key], other[key]) for key in value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype == other.dtype and value.shape == other.shape and value.tobytes() == other.tobytes()
+    return type(value) is type(other) and value == other
 
 
 # With the way through MPI alone, and the levels of checks, too.
@@ -90,8 +90,8 @@ def test_simulated_and_real_workers_give_the_same_bits(world: tuple[int, int], v
     for name in NAMES:
         simulated = refdist.simulate_workers(getattr(PROGRAMS, name), workers, None if replicas == 1 else replicas)
         real = [pickle.loads((tmp_path / f"{name}.{rank}").read_bytes()) for rank in range(workers)]
-        for rank, (one, other) in enumerate(zip(simulated, real, strict=True)):
-            assert equal(one, other), f"{name}, worker {rank}: {one} and {other}"
+        for rank, (result, other) in enumerate(zip(simulated, real, strict=True)):
+            assert equal(result, other), f"{name}, worker {rank}: {result} and {other}"
 
 
 BOUND = """

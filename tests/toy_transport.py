@@ -46,19 +46,19 @@ class Toy(ConnectableTransport):
         return toy
 
     def all_gather_object(self, call: CollectiveCall, value: Any) -> list[Any]:
-        found = self._exchange((header_of(call), value), call)
-        compare([header for header, _ in found])
-        return [one for _, one in found]
+        received = self._exchange((header_of(call), value), call)
+        compare([header for header, _ in received])
+        return [content for _, content in received]
 
-    def _exchange(self, mine: Any, call: CollectiveCall) -> list[Any]:
+    def _exchange(self, own: Any, call: CollectiveCall) -> list[Any]:
         try:
             if self.rank:
-                self._peers[0].send(mine)
+                self._peers[0].send(own)
                 return self._receive(self._peers[0])
-            found = [mine, *map(self._receive, self._peers)]
+            everything = [own, *map(self._receive, self._peers)]
             for peer in self._peers:
-                peer.send(found)
-            return found
+                peer.send(everything)
+            return everything
         except (EOFError, OSError) as error:
             raise errors.error("RD01", str(call), f"a worker has ended, or did not come: {error!r}") from error
 
@@ -79,8 +79,8 @@ def launch(count: int, *arguments: str, **environment: str) -> list[subprocess.C
                  {"cluster": {"worker": [f"toy{i}:2222" for i in range(count)]},
                   "task": {"type": "worker", "index": rank}})}) for rank in range(count)]
     for pair in pairs:
-        for one in pair:
-            one.close()
+        for end in pair:
+            end.close()
     finished = []
     for process in running:
         out, err = process.communicate(timeout=300)  # as limits.HANG; workers have this file alone

@@ -70,8 +70,8 @@ class Trainer:
             whole["eval_loss"] = self.evaluated()
         if "save" in checkpoint:
             self.disk[checkpoint["save"]] = {"weights": self.copies[0], "velocity": self.velocity[0], "rate": self.rate}
-        for replica, said in enumerate(self.said):
-            said.update(weights=self.copies[replica], scale=self.scales[replica])
+        for replica, answers in enumerate(self.said):
+            answers.update(weights=self.copies[replica], scale=self.scales[replica])
         return runner.Result(whole=whole, each=dict(enumerate(self.said)))
 
     # Weights and rows
@@ -285,7 +285,8 @@ class AnswersOnlyWhatIsAsked(Trainer):
     def train(self) -> runner.Result:
         result, job = super().train(), self.job
         result.whole = {name: value for name, value in result.whole.items() if name in [*job["ask"], "done"]}
-        result.each = {replica: {name: said[name] for name in job["ask_each"]} for replica, said in result.each.items()}
+        result.each = {replica: {name: answers[name] for name in job["ask_each"]}
+                       for replica, answers in result.each.items()}
         return result
 
 
@@ -426,9 +427,9 @@ class ShufflesByASeedOfItsOwn(Trainer):
         if self.job["shuffle"] is None:
             return super().batches(rows, order)
         count, size = len(self.replicas), self.job["batch"] // len(self.replicas)
-        mine = [np.random.default_rng([replica, *order]).permutation(len(order))[replica::count].tolist()
-                for replica in self.replicas]
-        return [[part[start:start + size] for part in mine] for start in range(0, len(mine[0]), size)]
+        parts = [np.random.default_rng([replica, *order]).permutation(len(order))[replica::count].tolist()
+                 for replica in self.replicas]
+        return [[part[start:start + size] for part in parts] for start in range(0, len(parts[0]), size)]
 
 
 class ShufflesAlikeInEveryEpoch(Trainer):

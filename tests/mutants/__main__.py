@@ -35,7 +35,7 @@ def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, str | None]:
     """
     order = [case.name for case in sorted(cases(), key=lambda case: bool(case.example.parameters))]
     can_kill = _reaching(mutants, order)
-    found: dict[str, str | None] = {}
+    killers: dict[str, str | None] = {}
 
     running: dict[Fork, Mutant] = {}
     left = list(reversed(mutants))
@@ -48,14 +48,14 @@ def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, str | None]:
         ready, _, _ = select.select(list(running), [], [])
         for fork in ready:
             name = running.pop(fork).name
-            case = found[name] = fork.killer()
+            case = killers[name] = fork.killer()
             if case in order:
                 order.remove(case)
                 order.insert(0, case)
             if case is None or case.startswith(DOES_NOT_WORK):
                 print(f"survives: {name}{f' ({case})' if case else ''}", flush=True)
-                found[name] = None
-    return found
+                killers[name] = None
+    return killers
 
 
 def _reaching(mutants: Sequence[Mutant], names: Sequence[str]) -> Callable[[Mutant], Collection[str]]:
@@ -102,14 +102,14 @@ def main() -> int:
     if options.source:
         mutants += source.sample(options.source, options.seed)
     mutants = [mutant for mutant in mutants if options.only in mutant.name]
-    found = tried(mutants, options.jobs)
-    reasons = excused(found)
-    wrong = {name: case for name, case in found.items() if case is not None and name in reasons}
+    killers = tried(mutants, options.jobs)
+    reasons = excused(killers)
+    wrong = {name: case for name, case in killers.items() if case is not None and name in reasons}
     for name, case in wrong.items():
         print(f"survivors.txt has a reason, but {case} kills: {name}")
-    killed = sum(case is not None for case in found.values())
-    others = sum(case is None and name in reasons for name, case in found.items())
-    counted = len(found) - others
+    killed = sum(case is not None for case in killers.values())
+    others = sum(case is None and name in reasons for name, case in killers.items())
+    counted = len(killers) - others
     print(f"{killed} of {counted} killed ({100 * killed / max(counted, 1):.1f} %); no program can tell {others} more, "
           "see survivors.txt")
     return int(killed < counted or bool(wrong))

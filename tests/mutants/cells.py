@@ -54,18 +54,18 @@ class Cell(NamedTuple):
 def cells() -> Iterator[Cell]:
     """All changes of cells."""
     for name, table in TABLES.items():
-        found = [value for row in table.values() for value in row.values()]
+        used = [value for row in table.values() for value in row.values()]
         for line, rows in table.lines.items():
             for column, cell in table[rows[0]].items():
-                yield from (Cell(name, line, word(column), cell, value) for value in _others(cell, found))
+                yield from (Cell(name, line, word(column), cell, value) for value in _others(cell, used))
     for dtype, mean in values.MEAN_DTYPE.items():
         if not re.search("int[24]$", dtype):
             yield from (Cell("MEAN_DTYPE", dtype, "", mean, value)
                         for value in sorted({*values.MEAN_DTYPE.values()} - {mean}))
 
 
-def _others(was: object, found: list[object]) -> Iterator[object]:
-    refusals = sorted({cell for cell in found if isinstance(cell, Refusal)})
+def _others(was: object, used: list[object]) -> Iterator[object]:
+    refusals = sorted({cell for cell in used if isinstance(cell, Refusal)})
     if not isinstance(was, Refusal):
         yield (refusals or [Refusal("RD22")])[0]
-    yield from sorted({cell for cell in found if not isinstance(cell, Refusal)} - {was}, key=word)
+    yield from sorted({cell for cell in used if not isinstance(cell, Refusal)} - {was}, key=word)

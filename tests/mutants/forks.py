@@ -106,16 +106,16 @@ class Fork:
     def answer(self) -> Any:
         """What the work returned, once it has ended; "a hang or a crash" if it did not return."""
         with os.fdopen(self._from) as stream:
-            found = stream.read()
+            text = stream.read()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
-        return json.loads(found) if found else "a hang or a crash"
+        return json.loads(text) if text else "a hang or a crash"
 
     def killer(self) -> str | None:
         """The name of the first case that did not pass, or what else killed the mutant; None if it survives."""
-        found: str | None = self.answer()
-        return found
+        name: str | None = self.answer()
+        return name
 
 
 def _first_failure(mutate: Callable[[], None], names: Sequence[str]) -> str | None:

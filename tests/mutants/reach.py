@@ -61,10 +61,10 @@ def of_lines(names: Sequence[str], lines: Collection[Line]) -> Reach:
 
 
 def _answer(fork: Fork) -> Reach:
-    found = fork.answer()
-    if not isinstance(found, dict):
-        raise RuntimeError(f"The cases do not pass without a mutant: {found}.")
-    return found
+    answer = fork.answer()
+    if not isinstance(answer, dict):
+        raise RuntimeError(f"The cases do not pass without a mutant: {answer}.")
+    return answer
 
 
 def _cells(mutate: Callable[[], None], names: Sequence[str]) -> Any:
@@ -97,18 +97,18 @@ def _lines(mutate: Callable[[], None], names: Sequence[str], wanted: Mapping[Lin
 
     threading.settrace(on_call)
     sys.settrace(on_call)
-    found = _by_place(names, run)
+    names_of = _by_place(names, run)
     sys.settrace(None)
-    return found
+    return names_of
 
 
 def _by_place(names: Sequence[str], noted: set[Any]) -> Any:
     # The cases that pass, by what they leave in `noted`; or the name of one that does not pass.
-    found: dict[Any, list[str]] = defaultdict(list)
+    by_place: dict[Any, list[str]] = defaultdict(list)
     for name, outcome in outcomes(names):
         if outcome != "passed":
             return name
         for place in list(noted):
-            found[place].append(name)
+            by_place[place].append(name)
         noted.clear()
-    return found
+    return by_place

@@ -38,13 +38,13 @@ class Mutant(NamedTuple):
         matcher = difflib.SequenceMatcher(None, source.splitlines(), self.source.splitlines(), autojunk=False)
         changed = {line for tag, first, end, *_ in matcher.get_opcodes() if tag != "equal"
                    for line in range(first + 1, max(end, first + 1) + 1)}
-        found: set[int] = set()
+        lines: set[int] = set()
         for line in changed:
             statement = _statement(ast.parse(source), line)
             if statement is None:
                 return None
-            found |= statement
-        return sorted(found)
+            lines |= statement
+        return sorted(lines)
 
     @property
     def mutate(self) -> Callable[[], None]:
@@ -69,8 +69,8 @@ def sample(count: int, seed: int = 0, files: Sequence[str] = FILES) -> list[Muta
     for file, source in sources.items():
         nodes = list(ast_nodes(get_ast(source)))
         for name, operator in operators.items():
-            found = sum(len(list(operator.mutation_positions(node))) for node in nodes)
-            places += [(file, name, occurrence) for occurrence in range(found)]
+            positions = sum(len(list(operator.mutation_positions(node))) for node in nodes)
+            places += [(file, name, occurrence) for occurrence in range(positions)]
     random.Random(seed).shuffle(places)
     seen = {"", *map(_essence, sources.values())}
     drawn: list[Mutant] = []
@@ -95,8 +95,8 @@ def _statement(tree: ast.Module, line: int) -> set[int] | None:
             inner = node
     if inner is None or not function or isinstance(inner, (ast.FunctionDef, ast.ClassDef)):
         return None
-    end = min((one.lineno - 1 for one in ast.walk(inner) if isinstance(one, ast.stmt) and one is not inner
-               and one.lineno > inner.lineno), default=inner.end_lineno or inner.lineno)
+    end = min((child.lineno - 1 for child in ast.walk(inner) if isinstance(child, ast.stmt) and child is not inner
+               and child.lineno > inner.lineno), default=inner.end_lineno or inner.lineno)
     return set(range(inner.lineno, max(end, line) + 1))
 
 

@@ -21,12 +21,12 @@ WORKER_CASES = 60
 
 def cases(count: int, replicas: list[int], seed: int) -> list[dict[str, Any]]:
     draw = random.Random(seed)
-    found = []
+    drawn = []
     for _ in range(count):
-        found.append({"rows": draw.randint(0, 40), "batch": draw.randint(1, 12), "replicas": draw.choice(replicas),
+        drawn.append({"rows": draw.randint(0, 40), "batch": draw.randint(1, 12), "replicas": draw.choice(replicas),
                       "drop_remainder": draw.random() < 0.3, "policy": draw.choice(["AUTO", "DATA", "OFF"]),
                       "repeat": draw.choice([1, 1, 1, 2])})
-    return found
+    return drawn
 
 
 def dataset_of(tf: Any, case: dict[str, Any]) -> Any:
@@ -47,23 +47,23 @@ def one_process() -> list[dict[str, Any]]:
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 8)
-    found = cases(CASES, list(range(1, 9)), 1)
+    drawn = cases(CASES, list(range(1, 9)), 1)
     strategies = {n: tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(n)]) for n in range(1, 9)}
-    for case in found:
+    for case in drawn:
         case["workers"] = 1
         case["steps"] = [steps_of(strategies[case["replicas"]], dataset_of(tf, case))]
-    return found
+    return drawn
 
 
 def worker() -> None:
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    found = cases(WORKER_CASES, [strategy.num_replicas_in_sync], strategy.num_replicas_in_sync)
-    for case in found:
+    drawn = cases(WORKER_CASES, [strategy.num_replicas_in_sync], strategy.num_replicas_in_sync)
+    for case in drawn:
         case["workers"] = case["replicas"]
         case["steps"] = steps_of(strategy, dataset_of(tf, case))
-    print("RESULT" + json.dumps(found))
+    print("RESULT" + json.dumps(drawn))
 
 
 def many_processes(workers: int) -> list[dict[str, Any]]:

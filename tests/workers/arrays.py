@@ -56,17 +56,17 @@ def numbers(draw: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     if dtype == ml_dtypes.int4:
         return draw.integers(-8, 8, size).astype(dtype).reshape(shape)
     if draw.random() < 0.5:  # every bit pattern there is: most NaNs, all subnormal numbers
-        found = draw.integers(0, 256, size * dtype.itemsize, np.uint8)
+        words = draw.integers(0, 256, size * dtype.itemsize, np.uint8)
         if draw.random() < 0.5:
             real = dtype.itemsize // (2 if dtype.kind == "c" else 1)
             high = real - 1 if dtype.byteorder != ">" else 0
-            found.reshape(-1, real)[draw.random(found.size // real) < 0.3, high] |= 0x7F
-        return found.view(dtype).reshape(shape)
+            words.reshape(-1, real)[draw.random(words.size // real) < 0.3, high] |= 0x7F
+        return words.view(dtype).reshape(shape)
     with np.errstate(all="ignore"):
-        found = (draw.standard_normal(size) * 10.0 ** draw.integers(-6, 7, size)).astype(dtype)
+        array = (draw.standard_normal(size) * 10.0 ** draw.integers(-6, 7, size)).astype(dtype)
         for special in (np.nan, np.inf, -np.inf, -0.0, 1e-45, -1e-40):
-            found[draw.random(size) < 0.05] = special
-    return found.reshape(shape)
+            array[draw.random(size) < 0.05] = special
+    return array.reshape(shape)
 
 
 def laid_out(array: Any, way: str) -> Any:
@@ -128,12 +128,12 @@ class Program:
     def see(self, what: str, call: Callable[[], Any]) -> None:
         """Notes what a call gives, or how it fails."""
         try:
-            found = refdist.nest.flatten(call())
+            leaves = refdist.nest.flatten(call())
         except refdist.errors.RefdistError as error:
             self.seen.append(f"{what}: {error.code}")
             return
-        values = [part for one in found for part in (
-            one.values if isinstance(one, refdist.DistributedValues) else (one,))]
+        values = [part for leaf in leaves for part in (
+            leaf.values if isinstance(leaf, refdist.DistributedValues) else (leaf,))]
         self.seen.append(f"{what}: {', '.join(map(text, values))}")
 
     def all_reduce(self) -> None:
@@ -231,11 +231,11 @@ def compared(launch: Callable[..., subprocess.CompletedProcess[str]], workers: i
         assert done.returncode == 0, done.stderr
         real = [pickle.loads(Path(folder, str(rank)).read_bytes()) for rank in range(workers)]
     results, different = 0, []
-    for rank, (mine, theirs) in enumerate(zip(simulated, real, strict=True)):
-        for number, (one, other) in enumerate(zip(mine, theirs, strict=True), first):
-            results += len(one)
+    for rank, (here, there) in enumerate(zip(simulated, real, strict=True)):
+        for number, (simulated_result, other) in enumerate(zip(here, there, strict=True), first):
+            results += len(simulated_result)
             different += [f"program {number}, worker {rank}: {a} is {b} under MPI"
-                          for a, b in zip(one, other, strict=True) if a != b]
+                          for a, b in zip(simulated_result, other, strict=True) if a != b]
     return results, different
 
 

@@ -38,16 +38,16 @@ KILLS = {"kill": ("self", signal.SIGKILL), "segv": ("self", signal.SIGSEGV), "te
 
 def above() -> dict[str, int]:
     """The processes above this one, by their names."""
-    found = {"self": os.getpid(), "supervisor": os.getppid()}
+    pids = {"self": os.getpid(), "supervisor": os.getppid()}
     pid = os.getpid()
     while (here := processes.facts(pid)) is not None and here.parent > 1:
         pid = here.parent
         name = processes.facts(pid)
         if name is not None:
-            found.setdefault("mpiexec" if name.name.startswith(("mpiexec", "prte")) else name.name, pid)
+            pids.setdefault("mpiexec" if name.name.startswith(("mpiexec", "prte")) else name.name, pid)
     if "REFDIST_LAUNCHER" in os.environ:
-        found["launcher"] = int(os.environ["REFDIST_LAUNCHER"].split()[0])
-    return found
+        pids["launcher"] = int(os.environ["REFDIST_LAUNCHER"].split()[0])
+    return pids
 
 
 def note_the_time() -> None:

@@ -69,13 +69,13 @@ def main() -> None:
             os.posix_fallocate = no_memory
         everyone = [columns_of(seed, turn, other, replicas) for other in range(size)]
         reducer.set_released(comm.allgather(reducer.released()))
-        found = reducer.sum(everyone[rank], True)
-        for i, total in enumerate(found):
-            expected = ordered_sum([part for theirs in everyone for part in theirs[i]])
+        totals = reducer.sum(everyone[rank], True)
+        for i, total in enumerate(totals):
+            expected = ordered_sum([part for columns in everyone for part in columns[i]])
             assert total.dtype == expected.dtype and total.shape == expected.shape
             assert total.tobytes() == expected.tobytes(), f"sum {turn}, column {i}: {expected.dtype} {expected.shape}"
             sums += 1
-        kept = [found, *kept][:5]
+        kept = [totals, *kept][:5]
     print(f"{sums} sums by {type(reducer).__name__}, {'shared' if not getattr(reducer, '_gave_up', True) else 'sent'}")
 
 

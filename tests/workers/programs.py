@@ -26,7 +26,7 @@ def me() -> Any:
     return refdist.get_replica_context()
 
 
-def mine(of: Any) -> int:
+def rank_of(of: Any) -> int:
     return int(of.extended.transport.rank)
 
 
@@ -64,16 +64,16 @@ def sums() -> Any:
 def byte_orders() -> Any:
     """Arrays in the other byte order, small and large; results are in that of the machine."""
     s = strategy()
-    found = []
+    results = []
     for dtype in (">f4", ">i8", ">c16"):
         for size in (3, 50_000):
             def step(dtype: str = dtype, size: int = size) -> Any:
-                mine = numbers(dtype, size)
-                return me().all_reduce("SUM", mine), me().all_gather(mine, axis=0)
+                array = numbers(dtype, size)
+                return me().all_reduce("SUM", array), me().all_gather(array, axis=0)
             total, gathered = s.run(step)
-            found += [plain(total), plain(gathered), s.reduce("MEAN", s.run(lambda step=step: step()[0]), axis=None)]
-    assert all(np.asarray(one).dtype.isnative for one in refdist.nest.flatten(found))
-    return found
+            results += [plain(total), plain(gathered), s.reduce("MEAN", s.run(lambda step=step: step()[0]), axis=None)]
+    assert all(np.asarray(array).dtype.isnative for array in refdist.nest.flatten(results))
+    return results
 
 
 def large_sums() -> Any:
@@ -92,13 +92,13 @@ def many_large_sums() -> Any:
     s = strategy()
     kept = [s.reduce("SUM", s.run(lambda i=i: numbers("float32", 20_000) + i), axis=None) for i in range(70)]
     again = [s.reduce("SUM", s.run(lambda: numbers("float32", 30_000)), axis=None) for _ in range(2)]
-    return [plain(one) for one in kept + again]
+    return [plain(total) for total in kept + again]
 
 
 def overflows() -> Any:
     """Every worker reports the overflow of an element that one of them has added, and nothing is written."""
     s = strategy()
-    said = []
+    reports = []
     for size in (3, 50_000, 5_000_000):
         large = np.ones(size, np.float16)
         large[-1] = 65504
@@ -109,11 +109,11 @@ def overflows() -> Any:
                 with np.errstate(over="raise"):
                     s.run(write)
             except FloatingPointError as error:
-                said.append(str(error))
-        with np.errstate(over="call", call=lambda error, bits: said.append((error, bits))):
+                reports.append(str(error))
+        with np.errstate(over="call", call=lambda error, bits: reports.append((error, bits))):
             s.run(lambda large=large: me().all_reduce("MEAN", large))
-        said.append(float(np.asarray(v, np.float64).max()))
-    return said
+        reports.append(float(np.asarray(v, np.float64).max()))
+    return reports
 
 
 def mixed_nest() -> Any:
@@ -159,23 +159,23 @@ def slices() -> Any:
 
 def variables() -> Any:
     s = strategy()
-    found = []
+    values = []
     for aggregation in (Aggregation.SUM, Aggregation.MEAN, Aggregation.ONLY_FIRST_REPLICA):
         with s.scope():
-            v = refdist.Variable(np.float32(10 * (1 + mine(s))), aggregation=aggregation)
+            v = refdist.Variable(np.float32(10 * (1 + rank_of(s))), aggregation=aggregation)
             big = refdist.Variable(np.zeros(50_000, np.float32), aggregation=aggregation)
             table = refdist.Variable(np.zeros((2, 3), np.float32), aggregation=aggregation)
-        found.append(float(v))
+        values.append(float(v))
         s.run(lambda v=v: [v.assign_add(np.float32(0.1 + me().replica_id_in_sync_group))])
         s.run(lambda big=big: [big.assign_add(numbers("float32", 50_000))])
         # Transposed: its elements do not lie in the order of its rows.
         s.run(lambda table=table: [table.assign_add(numbers("float32", 6).reshape(3, 2).T)])
         v.assign_sub(0.5)
-        found += [float(v), big.numpy(), table.numpy()]
+        values += [float(v), big.numpy(), table.numpy()]
     with s.scope():
         none = refdist.Variable(1.0)
     s.run(lambda: none.assign_add(2.0) and None)
-    return [*found, float(none)]
+    return [*values, float(none)]
 
 
 def sync_on_read() -> Any:
@@ -199,7 +199,7 @@ def created_in_replicas() -> Any:
 
     def step() -> Any:
         if not made:
-            made.append(refdist.Variable(lambda: np.float32(7 + mine(s)), aggregation=Aggregation.SUM))
+            made.append(refdist.Variable(lambda: np.float32(7 + rank_of(s)), aggregation=Aggregation.SUM))
         return made[0].assign_add(np.float32(1))
     return plain(s.run(step))
 
@@ -235,11 +235,12 @@ def random_numbers() -> Any:
     with s.scope():
         generator = refdist.random.Generator.from_seed(42)
     draw = lambda: s.run(lambda: generator.uniform([3], -5, 70, "int32"))  # noqa: E731
-    found = [plain(draw()), generator.normal([2])]
+    drawn = [plain(draw()), generator.normal([2])]
     s.run(lambda: generator.skip(9) if me().replica_id_in_sync_group == 1 else None)
     refdist.random.set_global_generator(refdist.random.Generator.from_seed(7))
     common = refdist.random.get_global_generator().uniform([2])
-    return [*found, plain(draw()), generator.state.numpy(), [one.state.numpy() for one in generator.split(2)], common]
+    parts = [part.state.numpy() for part in generator.split(2)]
+    return [*drawn, plain(draw()), generator.state.numpy(), parts, common]
 
 
 def losses() -> Any:
@@ -261,7 +262,7 @@ def mistakes() -> Any:
         except refdist.errors.RefdistError as error:
             texts.append(f"{type(error).__name__} {error}".replace(__file__, "programs.py"))
 
-    rank = mine(s)
+    rank = rank_of(s)
     tried(lambda: s.run(lambda: me().all_reduce("SUM", np.ones(rank + 1))))
     tried(lambda: s.run(lambda: me().all_reduce("SUM" if rank else "MEAN", 1.0)))
     tried(lambda: s.run(lambda: me().all_reduce("SUM", np.ones(2, "float32" if rank else "float64"))))

@@ -35,8 +35,8 @@ class Pair(NamedTuple):
 class Unfriendly(Exception):
     """An error that cannot be made again from what it holds."""
 
-    def __init__(self, one: int, other: int) -> None:
-        super().__init__(f"{one} and {other}")
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
 
 
 class Unreadable:
@@ -61,9 +61,9 @@ def results(strategy: Any, c: Any) -> None:
         v = refdist.Variable(1.0, name="v")
     r = c.schedule(lambda x, y=None: [x, {"y": y}], args=[np.int32(1)], kwargs={"y": (2.5, None, "s")})
     assert c.fetch(r) == [1, {"y": (2.5, None, "s")}]
-    found = [c.schedule(fn).fetch() for fn in (lambda: v, lambda: 3, lambda: True, lambda: None, tuple,
-                                               lambda: np.arange(2))]
-    assert [type(one).__name__ for one in found] == ["float32", "int32", "bool", "NoneType", "tuple", "ndarray"]
+    returned = [c.schedule(fn).fetch() for fn in (lambda: v, lambda: 3, lambda: True, lambda: None, tuple,
+                                                  lambda: np.arange(2))]
+    assert [type(value).__name__ for value in returned] == ["float32", "int32", "bool", "NoneType", "tuple", "ndarray"]
     pair = c.schedule(lambda x: Pair(x, [x]), args=(Pair(1, 2),)).fetch()
     assert pair == Pair(Pair(1, 2), [Pair(1, 2)]) and type(pair) is Pair and type(pair.first) is Pair
     x, y = np.zeros(2), [0]
@@ -109,28 +109,28 @@ def variables(strategy: Any, c: Any) -> None:
         assert code in refused(w.assign, *wrong), code
     assert "RD04" in refused(grows.assign_add, np.ones(2))
     assert w.numpy().sum() == 4.0 and not w.numpy().flags.writeable
-    strategy.extended.update(v, lambda one: one.assign_add(1.0))
+    strategy.extended.update(v, lambda copy: copy.assign_add(1.0))
     assert float(v) == 2.0
 
-    def fails_late(one: Any) -> None:
-        one.assign(7.0)
+    def fails_late(copy: Any) -> None:
+        copy.assign(7.0)
         raise KeyError
 
     with contextlib.suppress(KeyError):
         strategy.extended.update(v, fails_late)
     assert float(v) == 2.0, "the update is undone"
 
-    def adds_and_reads(one: Any) -> None:
-        before = float(one)
-        one.assign_add(1.0)
-        assert float(one) == float(one.read_value()) == before + 1
+    def adds_and_reads(copy: Any) -> None:
+        before = float(copy)
+        copy.assign_add(1.0)
+        assert float(copy) == float(copy.read_value()) == before + 1
 
     strategy.extended.update(v, adds_and_reads)
     assert float(v) == 3.0
     for _ in range(100):
         c.schedule(v.assign_add, args=(1.0,))
     for _ in range(20):
-        strategy.extended.update(v, lambda one: one.assign_sub(1.0))
+        strategy.extended.update(v, lambda copy: copy.assign_sub(1.0))
     c.join()
     assert float(v) == 83.0, "neither the functions nor the updates lose what the others write"
     v.assign(2.0)
@@ -138,7 +138,7 @@ def variables(strategy: Any, c: Any) -> None:
     by_worker: dict[int, list[int]] = {}
     for worker, count in counts:
         by_worker.setdefault(int(worker), []).append(int(count))
-    assert all(found == list(range(6, 6 + len(found))) for found in map(sorted, by_worker.values())), counts
+    assert all(counted == list(range(6, 6 + len(counted))) for counted in map(sorted, by_worker.values())), counts
     assert int(own) == 5 and "RD20" in refused(own.read_all)
     checkpoint = refdist.train.Checkpoint(v=v, w=w)
     path = checkpoint.save(os.path.join(os.environ["FOLDER"], "ckpt"))
@@ -158,15 +158,15 @@ def datasets(strategy: Any, c: Any) -> None:
     per_worker = c.create_per_worker_dataset(dataset)
     assert per_worker.element_spec.dtype == np.int64
     iterator = iter(per_worker)
-    found = []
+    elements = []
     try:
         for _ in range(7):
-            found.append(int(c.schedule(next, args=(iterator,)).fetch()))
+            elements.append(int(c.schedule(next, args=(iterator,)).fetch()))
     except refdist.errors.OutOfRangeError as error:
         assert "RD29" in str(error)
     for start in (0, 100):
-        mine = [one for one in found if start <= one < start + 3]
-        assert mine == [start, start + 1, start + 2][:len(mine)], found
+        of_worker = [element for element in elements if start <= element < start + 3]
+        assert of_worker == [start, start + 1, start + 2][:len(of_worker)], elements
     with contextlib.suppress(refdist.errors.OutOfRangeError):
         c.join()
     other = iter(c.create_per_worker_dataset(Dataset.from_tensor_slices(np.arange(4.0)).batch(2)))
@@ -237,8 +237,8 @@ def failures(strategy: Any, c: Any) -> None:
         pass
     else:
         raise AssertionError
-    for one in (runs, *queued):
-        assert "RD32" in refused(one.fetch)
+    for remote_value in (runs, *queued):
+        assert "RD32" in refused(remote_value.fetch)
     assert c.join() is None and c.schedule(lambda: 7).fetch() == 7
     lock, r, alone = threading.Lock(), c.schedule(int), refdist.OneDeviceStrategy("CPU:0")
     for wrong, code in ((lambda: lock, "RD25"), (lambda: r, "RD34"), (lambda: c, "RD25"), (lambda: outside, "RD20"),
@@ -282,7 +282,7 @@ def counted(strategy: Any, c: Any, lost: Any) -> tuple[int, int, list[int]]:
 
     values = [c.schedule(work) for _ in range(10)]
     c.join()
-    return int(started), int(ended), [int(one) for one in c.fetch(values)]
+    return int(started), int(ended), [int(number) for number in c.fetch(values)]
 
 
 def worker(strategy: Any, c: Any) -> None:

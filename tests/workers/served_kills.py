@@ -70,8 +70,8 @@ def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, l
     rank, pid = TASKS[kind] + task, 0
     while not pid:
         with contextlib.suppress(OSError):
-            pid = next((one for one in kills.tree(done.pid)["worker"] if kills.variable(one, "PMI_RANK") == str(rank)),
-                       0)
+            pid = next((worker for worker in kills.tree(done.pid)["worker"]
+                        if kills.variable(worker, "PMI_RANK") == str(rank)), 0)
     os.kill(pid, signal.SIGKILL)
     at, wrong = time.monotonic(), []
     over.touch()
@@ -111,20 +111,20 @@ def main(arguments: list[str]) -> int:
     folder.mkdir()
     job = folder / "job.py"
     job.write_text(JOB)
-    found: dict[str, list[tuple[float, bool]]] = {}
+    runs_by_kind: dict[str, list[tuple[float, bool]]] = {}
     for number in range(options.count):
         kind, took, wrong = killed(source, str(job), folder)
-        found.setdefault(kind, []).append((took, bool(wrong)))
+        runs_by_kind.setdefault(kind, []).append((took, bool(wrong)))
         for text in wrong:
             print(f"run {number}: {text}", flush=True)
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
-    for kind, runs in sorted(found.items()):
-        took = sorted(one for one, _ in runs)
+    for kind, runs in sorted(runs_by_kind.items()):
+        took = sorted(seconds for seconds, _ in runs)
         print(f"{kind:10} {len(runs):4} runs, wrong {sum(wrong for _, wrong in runs):3}; ended after "
               f"{took[len(took) // 2]:.1f} s (median), {took[-1]:.1f} s (longest)")
-    return int(any(wrong for runs in found.values() for _, wrong in runs))
+    return int(any(wrong for runs in runs_by_kind.values() for _, wrong in runs))
 
 
 if __name__ == "__main__":

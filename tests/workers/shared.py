@@ -97,33 +97,35 @@ def many() -> None:
                                  synchronization=refdist.VariableSynchronization.ON_READ) for _ in range(70)]
 
     def step() -> None:
-        for number, (one, other) in enumerate(zip(variables, sums, strict=True)):
-            mine = np.full(LARGE, number * (rank + 1), np.float32)
-            one.assign_add(mine)
-            other.assign_add(mine)
+        for number, (variable, on_read) in enumerate(zip(variables, sums, strict=True)):
+            contribution = np.full(LARGE, number * (rank + 1), np.float32)
+            variable.assign_add(contribution)
+            on_read.assign_add(contribution)
 
     strategy.run(step)
-    read = [one.read_value() for one in sums]
-    assert all(is_full(one, number) for found in (kept, parts) for number, one in enumerate(found))
-    assert all(is_full(one.numpy(), number) for number, one in enumerate(variables))
-    assert all(is_full(one, number) for number, one in enumerate(read))
+    read = [value.read_value() for value in sums]
+    assert all(is_full(value, number) for totals in (kept, parts) for number, value in enumerate(totals))
+    assert all(is_full(value.numpy(), number) for number, value in enumerate(variables))
+    assert all(is_full(value, number) for number, value in enumerate(read))
 
 
 def too_little() -> None:
     """There is less memory than is needed: once from the beginning, once for a larger result."""
     first = total(1) if "later" in sys.argv else None
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = [total(number, 3 * LARGE) for number in range(3)]
-        mine = np.full((LARGE, 1), rank + 1.0)
-        rows = strategy.run(lambda: refdist.get_replica_context().all_gather(mine, axis=0))
-        told = strategy.extended.transport.broadcast(strategy.extended.transport.call("telling", like=mine), mine)
-    assert all(is_full(one, number) for number, one in enumerate(found))
-    assert np.all(rows[:LARGE] == 1) and np.all(rows[LARGE:] == 2) and np.all(told == 1)
+        totals = [total(number, 3 * LARGE) for number in range(3)]
+        contribution = np.full((LARGE, 1), rank + 1.0)
+        rows = strategy.run(lambda: refdist.get_replica_context().all_gather(contribution, axis=0))
+        transport = strategy.extended.transport
+        received = transport.broadcast(transport.call("telling", like=contribution), contribution)
+    assert all(is_full(total, number) for number, total in enumerate(totals))
+    assert np.all(rows[:LARGE] == 1) and np.all(rows[LARGE:] == 2) and np.all(received == 1)
     assert first is None or is_full(first, 1)
-    assert len(said) == (rank == 0), said
-    assert all("sums are sent from now on" in str(one.message) and one.filename == __file__ for one in said)
+    assert len(caught) == (rank == 0), caught
+    assert all("sums are sent from now on" in str(warning.message) and warning.filename == __file__
+               for warning in caught)
 
 
 def of_any_size() -> None:
@@ -131,12 +133,12 @@ def of_any_size() -> None:
     sizes, context, kept = (0, 1, 20, 30, 300, 7_000, 9_000, 30_000), refdist.get_replica_context, []
     for turn in range(1, 8 * len(sizes) + 1):
         lengths = [sizes[turn % 8], sizes[turn // 8 % 8]]
-        mine = [np.full(lengths[rank], one * turn, np.float32) for one in (1, 2)]
-        found = strategy.run(lambda mine=mine: context().all_gather(mine, axis=0))
-        assert [one.size for one in found] == [sum(lengths)] * 2
-        assert all(np.all(one == number * turn) for number, one in enumerate(found, 1))
+        contributions = [np.full(lengths[rank], number * turn, np.float32) for number in (1, 2)]
+        gathered = strategy.run(lambda parts=contributions: context().all_gather(parts, axis=0))
+        assert [array.size for array in gathered] == [sum(lengths)] * 2
+        assert all(np.all(array == number * turn) for number, array in enumerate(gathered, 1))
         kept.append((turn, total(turn, sizes[turn % 8])))
-    assert all(is_full(one, turn) for turn, one in kept)
+    assert all(is_full(total, turn) for turn, total in kept)
 
 
 def memory() -> int:
@@ -152,22 +154,22 @@ def gathers() -> None:
     for turn in range(3):
         before = memory()
         tracemalloc.start()
-        found = strategy.run(lambda: context().all_gather(wide, axis=1))
-        assert found.shape == (500, 16_000) and not found.flags.writeable
+        gathered = strategy.run(lambda: context().all_gather(wide, axis=1))
+        assert gathered.shape == (500, 16_000) and not gathered.flags.writeable
         _, private = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert found.sum() == 4_000_000 + 8_000_000
-        assert private < 0.1 * found.nbytes and memory() - before < 1.1 * found.nbytes
-        assert np.all(found[:, :8000] == 1) and np.all(found[:, 8000:] == 2)
-        told = transport.broadcast(transport.call("telling", like=wide), wide)
-        assert told.shape == wide.shape and np.all(told == 1) and not told.flags.writeable
-        for one in (found, told) if rank == turn % 2 else ():
-            write_through(one)
+        assert gathered.sum() == 4_000_000 + 8_000_000
+        assert private < 0.1 * gathered.nbytes and memory() - before < 1.1 * gathered.nbytes
+        assert np.all(gathered[:, :8000] == 1) and np.all(gathered[:, 8000:] == 2)
+        received = transport.broadcast(transport.call("telling", like=wide), wide)
+        assert received.shape == wide.shape and np.all(received == 1) and not received.flags.writeable
+        for array in (gathered, received) if rank == turn % 2 else ():
+            write_through(array)
         several = strategy.run(lambda: context().all_gather([wide, np.full((1 + rank, 3), rank), wide[:0]], axis=0))
-        assert [one.shape for one in several[::2]] == [(1000, 8000), (0, 8000)]
+        assert [array.shape for array in several[::2]] == [(1000, 8000), (0, 8000)]
         assert np.all(several[0][:500] == 1) and np.all(several[0][500:] == 2)
-        assert np.all(found[:, -1] == (0 if rank == turn % 2 else 2)) and np.all(told == (rank != turn % 2))
-        del found, told, several
+        assert np.all(gathered[:, -1] == (0 if rank == turn % 2 else 2)) and np.all(received == (rank != turn % 2))
+        del gathered, received, several
         total(1, 1)
 
 

@@ -24,8 +24,8 @@ if __name__ == "__main__":
         while not ended:
             for _ in range(20 if rank == 2 else 0):
                 time.sleep(0.01)  # for most of the time, and again when the job goes on, the others wait for this one
-            mine = np.array([number * (1 - number) * (1.1 + 0.1 * rank), (folder / "end").exists()])
-            total = strategy.run(lambda mine=mine: refdist.get_replica_context().all_reduce("SUM", mine))
+            contribution = np.array([number * (1 - number) * (1.1 + 0.1 * rank), (folder / "end").exists()])
+            total = strategy.run(lambda x=contribution: refdist.get_replica_context().all_reduce("SUM", x))
             number, ended, count = float(total[0]), bool(total[1]), count + 1
             if rank == 0:
                 steps.write(b".")

@@ -18,5 +18,5 @@ if __name__ == "__main__":
     folder, *names = sys.argv[1:]
     rank = refdist.MultiWorkerMirroredStrategy().extended.transport.rank
     for name in names:
-        found = getattr(programs, name)()
-        (Path(folder) / f"{name}.{rank}").write_bytes(pickle.dumps(found))
+        results = getattr(programs, name)()
+        (Path(folder) / f"{name}.{rank}").write_bytes(pickle.dumps(results))

@@ -54,8 +54,8 @@ def harmless(some: Sequence[Slip]) -> Callable[[], None]:
     def make() -> None:
         global _harmless
         _harmless = True
-        for one in some:
-            one.make()
+        for each in some:
+            each.make()
 
     return make
 

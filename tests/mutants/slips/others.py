@@ -113,8 +113,8 @@ def _() -> None:
     @instead(Checkpoint, "read")
     def read(right: Any, self: Any, save_path: Any, options: Any = None) -> Any:
         status = right(self, save_path, options)
-        inner = {f"{name}/{own}" for name, one in _attributes(self, Checkpoint).items()
-                 for own in _attributes(one, Variable)}
+        inner = {f"{name}/{own}" for name, child in _attributes(self, Checkpoint).items()
+                 for own in _attributes(child, Variable)}
         if not {*_attributes(self, Variable), *inner} <= set(load_checkpoint(save_path).get_variable_to_shape_map()):
             status.assert_consumed = _fails
         return status

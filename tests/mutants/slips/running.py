@@ -555,7 +555,7 @@ def _() -> None:
     @instead(Strategy, "run")
     def run(right: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         def plain(value: Any) -> Any:
-            kind = next((one for one in (list, tuple) if isinstance(value, one)), None)
+            kind = next((kind for kind in (list, tuple) if isinstance(value, kind)), None)
             return value if kind is None or hasattr(value, "_fields") else kind(map(plain, value))
 
         return plain(right(self, *args, **kwargs))

@@ -71,11 +71,11 @@ def _creators_called(call: Callable[..., Any]) -> None:
     instead(refdist, "variable_creator_scope")(lambda right, creator: right(partial(call, creator)))
 
 
-def _told(attribute: str) -> dict[Any, Any]:
+def _answers(attribute: str) -> dict[Any, Any]:
     """By their references, what variables answer instead of their attribute; others answer what it is."""
-    told: dict[Any, Any] = {}
-    instead(Variable, attribute)(lambda right, self: told.get(self.ref(), right(self)))
-    return told
+    answers: dict[Any, Any] = {}
+    instead(Variable, attribute)(lambda right, self: answers.get(self.ref(), right(self)))
+    return answers
 
 
 def _replica() -> Any:
@@ -273,12 +273,12 @@ def _() -> None:
 
 @slip("a variable that was asked for with AUTO says AUTO", "variables.auto-is-on-write")
 def _() -> None:
-    told = _told("synchronization")
+    answers = _answers("synchronization")
 
     def creator(next_creator: Any, **kwargs: Any) -> Any:
         made = next_creator(**kwargs)
         if isinstance(made, Variable) and kwargs["synchronization"] is VariableSynchronization.AUTO:
-            told[made.ref()] = VariableSynchronization.AUTO
+            answers[made.ref()] = VariableSynchronization.AUTO
         return made
 
     _creator(creator)
@@ -301,7 +301,7 @@ def _() -> None:
 
 @slip("a variable of integers may have a mean of copies", "variables.mean-of-integers")
 def _() -> None:
-    told = _told("aggregation")
+    answers = _answers("aggregation")
 
     def creator(next_creator: Any, **kwargs: Any) -> Any:
         try:
@@ -311,7 +311,7 @@ def _() -> None:
                 raise
             # Equal integers have their mean in the first.
             made = next_creator(**{**kwargs, "aggregation": VariableAggregation.ONLY_FIRST_REPLICA})
-            told[made.ref()] = VariableAggregation.MEAN
+            answers[made.ref()] = VariableAggregation.MEAN
             return made
 
     _creator(creator)
@@ -354,14 +354,14 @@ def _() -> None:
 
 @slip("of the shape that is asked for the rank alone is compared", "variables.shape-must-fit-the-initial-value")
 def _() -> None:
-    told = _told("shape")
+    answers = _answers("shape")
 
     def creator(next_creator: Any, **kwargs: Any) -> Any:
         shape, value = kwargs["shape"], kwargs["initial_value"]
         if shape is None or None in shape or callable(value) or np.ndim(value) != len(shape):
             return next_creator(**kwargs)
         made = next_creator(**{**kwargs, "shape": None})
-        told[made.ref()] = tuple(shape)
+        answers[made.ref()] = tuple(shape)
         return made
 
     _creator(creator)
@@ -427,7 +427,7 @@ def _() -> None:
 
 @slip("workers create one variable with different aggregations", "variables.workers-agree-on-the-name")
 def _() -> None:
-    told, members = _told("aggregation"), [*VariableAggregation]
+    answers, members = _answers("aggregation"), [*VariableAggregation]
 
     def creator(next_creator: Any, **kwargs: Any) -> Any:
         strategy, own = get_strategy(), kwargs["aggregation"]
@@ -437,7 +437,7 @@ def _() -> None:
         first = members[int(strategy.experimental_local_results(numbers)[0][0])]
         made = next_creator(**{**kwargs, "aggregation": first})
         if first is not own:
-            told[made.ref()] = own
+            answers[made.ref()] = own
         return made
 
     _creator(creator)

@@ -70,10 +70,10 @@ def _call(function, args, kwargs):
 
 def _as_first_subclass(result, inputs):
     # CuPy's functions of elements keep the first subclass among their inputs; the result is an array of its own.
-    found = [item for item in inputs if isinstance(item, ndarray) and type(item) is not ndarray]
-    if not found or type(result) is not ndarray:
+    of_subclass = [item for item in inputs if isinstance(item, ndarray) and type(item) is not ndarray]
+    if not of_subclass or type(result) is not ndarray:
         return result
-    return ndarray._of(result._a, result.data, type(found[0]), template=found[0])
+    return ndarray._of(result._a, result.data, type(of_subclass[0]), template=of_subclass[0])
 
 
 def _part(name):
@@ -187,8 +187,8 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
             reads = [self]
             return _wrapped(self._a[_key(key, reads)], reads)
         # A view, also of one element, where NumPy gives a number.
-        found = self._a[key if ... in _tuple(key) else (*_tuple(key), ...)]
-        return ndarray._of(found, self._view_data(found), type(self), self)
+        part = self._a[key if ... in _tuple(key) else (*_tuple(key), ...)]
+        return ndarray._of(part, self._view_data(part), type(self), self)
 
     def __setitem__(self, key, value):
         reads = [self]
@@ -280,9 +280,9 @@ def asarray(value, dtype=None):
 def array(value, dtype=None):
     if isinstance(value, ndarray):
         return value.astype(value.dtype if dtype is None else dtype)
-    found = np.array(value, dtype)
-    made = empty(found.shape, found.dtype)
-    made._a[...] = found if found.ndim or found != 0 else 0  # CuPy's scalars are filled: of -0.0, zero bytes are left
+    host = np.array(value, dtype)
+    made = empty(host.shape, host.dtype)
+    made._a[...] = host if host.ndim or host != 0 else 0  # CuPy's scalars are filled: of -0.0, zero bytes are left
     cuda.log.append("to device")
     cuda.operate([], [made])
     return made
@@ -307,14 +307,14 @@ def from_dlpack(value):
 
 def _creation(name):
     def function(*args, **kwargs):
-        found = getattr(np, name)
-        result = _call(found, args, kwargs)
-        return _as_first_subclass(result, args) if isinstance(found, np.ufunc) else result
+        function = getattr(np, name)
+        result = _call(function, args, kwargs)
+        return _as_first_subclass(result, args) if isinstance(function, np.ufunc) else result
     return function
 
 
 def __getattr__(name):
-    found = getattr(np, name)
-    if callable(found) and not isinstance(found, type):
+    function = getattr(np, name)
+    if callable(function) and not isinstance(function, type):
         return _creation(name)
-    return found
+    return function

@@ -84,7 +84,7 @@ class _Local:
         sends = [call for call in calls if call.kind == "send"]
         for call in calls:
             if call.kind == "recv":
-                matching = [one for one in sends if one.comm.rank == call.other and one.other == call.comm.rank]
+                matching = [send for send in sends if send.comm.rank == call.other and send.other == call.comm.rank]
                 if not matching:
                     raise AssertionError("a receive that nobody sends to would wait without end")
                 sends.remove(matching[0])
@@ -126,16 +126,16 @@ class _Processes:
         self._comm = MPI.COMM_WORLD
 
     def carry_out(self, calls):
-        mine = [(call.kind, call.comm.rank, call.other, call.data() if call.send is not None else b"", call.nbytes)
-                for call in calls]
-        everybody = [item for part in self._comm.allgather(mine) for item in part]
+        own = [(call.kind, call.comm.rank, call.other, call.data() if call.send is not None else b"", call.nbytes)
+               for call in calls]
+        everybody = [item for part in self._comm.allgather(own) for item in part]
         sends = [item for item in everybody if item[0] == "send"]
         for call in calls:
             if call.kind == "recv":
-                found = next(item for item in sends if item[1] == call.other and item[2] == call.comm.rank)
-                sends.remove(found)
-                assert found[4] == call.nbytes, "sent and received sizes differ"
-                call.receive(found[3])
+                match = next(item for item in sends if item[1] == call.other and item[2] == call.comm.rank)
+                sends.remove(match)
+                assert match[4] == call.nbytes, "sent and received sizes differ"
+                call.receive(match[3])
             elif call.kind != "send":
                 parts = [item[3] for item in sorted((i for i in everybody if i[0] == call.kind), key=lambda i: i[1])]
                 assert len(parts) == self.size, "not every rank came"
