@@ -31,7 +31,8 @@ def cases_of(line: str) -> Iterator[dict[str, Any]]:
     read = json.loads(line)
     for case in read["cases"]:
         programs = {"programs": read["programs"][case["programs"]]} if "programs" in case else {}
-        yield {**{key: read[key] for key in SHARED}, **case, **programs}
+        values = {"property": read["property"]} if "property" in read else {}
+        yield {**{key: read[key] for key in SHARED}, **values, **case, **programs}
 
 
 def question(case: Case) -> Message:
@@ -51,9 +52,11 @@ def question(case: Case) -> Message:
 
 
 def draws(case: Case) -> list[Case]:
-    """A property with each of the values that are kept for its names, the simplest first."""
+    """A property with each of the values that are kept for its names, the simplest first; none if the chapter says now
+    that they have other ones."""
     drawn = [case.drawn(_values(kept["python"]["example"]["source"], case.example.parameters))
-             for name, kept in _cases_of_clause(case.clause.name).items() if name.startswith(f"{case.name}, ")]
+             for name, kept in _cases_of_clause(case.clause.name).items()
+             if name.startswith(f"{case.name}, ") and kept["property"] == case.example.parameters]
     return sorted(drawn, key=lambda one: (len(one.name), one.name))
 
 

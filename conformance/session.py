@@ -22,7 +22,7 @@ import shlex
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import kept, protocol
 from .capabilities import needs
@@ -157,7 +157,10 @@ class Session(Tester):
             if not isinstance(error, Broken):
                 raise
             return Reply([], "errored", str(error), process.printed())
-        return read_reply(answer, program, process.printed())
+        reply = read_reply(answer, program, process.printed())
+        if reply.outcome == "skipped" and "only_python" in message:
+            return replace(reply, message=f"only Python can run it: {reply.message}")
+        return reply
 
     def _answer(self, process: Process) -> Message:
         deadline = time.monotonic() + self._limit

@@ -16,6 +16,7 @@ import apart
 import pytest
 
 import refdist.conformance
+from refdist.conformance import kept
 from refdist.conformance.__main__ import COMMANDS
 
 TESTEES = Path(refdist.conformance.__file__).parent / "testees"
@@ -94,6 +95,23 @@ def test_a_sentence_of_the_documents_is_found(alone: str, tmp_path: Path) -> Non
     (status, printed), (_, whole) = run([alone, *options], tmp_path), run([*WHOLE, *options], tmp_path)
     assert status == 0 and "run alone: refdist-conformance --adapter testee:./mine --clause all_reduce." in printed
     assert printed.replace("refdist-conformance", "python -m refdist.conformance") == whole
+
+
+def test_what_only_python_can_run_is_left_out_with_the_number_and_the_reason(alone: str, tmp_path: Path) -> None:
+    (tmp_path / "testee.py").write_text("""if True:
+        import json, sys
+        print(json.dumps({"protocol": 1, "name": "whole"}), flush=True)
+        sys.stdin.readline()
+        for line in sys.stdin:
+            asked = json.loads(line)
+            print(json.dumps({"id": asked["id"], "skip": asked["case"].get("only_python", "mine")}), flush=True)""")
+    counts = Counter(case.get("only_python") for line in kept.FILE.read_text(encoding="utf-8").splitlines()
+                     if re.search('"clause":"(names[.]|run[.]results")', line) for case in kept.cases_of(line))
+    chosen = ["--clause", "names", "--clause", "run.results"]
+    status, printed = run([alone, "--adapter", f"testee:{sys.executable} testee.py", *chosen], tmp_path)
+    assert status == 5 and counts[None] and counts["it imports inspect"]
+    for reason, count in counts.items():
+        assert f"\n{count} skipped: {'mine' if reason is None else f'only Python can run it: {reason}'}\n" in printed
 
 
 @pytest.mark.parametrize("options", [["--adapter", "refdist"], ["--adapter", "own:Mine"], []])

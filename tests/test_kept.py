@@ -9,7 +9,7 @@ import pytest
 
 from refdist.conformance import kept, properties
 from refdist.conformance.chapters import Case, cases
-from refdist.conformance.recording import record
+from refdist.conformance.recording import dump, record
 
 
 def case_of(clause: str) -> Case:
@@ -46,6 +46,21 @@ def test_the_simplest_values_of_a_property_are_asked_first() -> None:
     [first, second, *_, last] = kept.draws(next(case for case in cases() if case.name == "all_reduce.sums-of-ints-wrap "
                                                                                         "@ Mirrored 2"))
     assert first.values == (("a", 0), ("b", 0)) and len(second.name) <= len(last.name)
+
+
+def test_values_that_the_chapter_allows_no_more_are_not_asked() -> None:
+    case = next(case for case in cases() if case.name == "all_reduce.sums-of-ints-wrap @ Mirrored 2")
+    narrower = dataclasses.replace(case.example, parameters={**case.example.parameters, "b": "integers(0, 1)"})
+    assert kept.draws(case) and not kept.draws(dataclasses.replace(case, example=narrower))
+
+
+def test_values_that_are_kept_are_kept_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(case for case in cases() if case.name == "cross_device_ops.merged-options @ Default")
+    monkeypatch.setattr(dump, "drawn", lambda case, count: [case.drawn({"a": 0, "b": 0})])
+    there = [line for line in kept.FILE.read_text(encoding="utf-8").splitlines() if f'"{case.name}, ' in line]
+    assert sorted(dump.lines([case])) == sorted(there) != []
+    monkeypatch.setattr(dump, "draws", lambda case: [])
+    assert len(list(dump.lines([case]))) == 1
 
 
 def test_what_refdist_says_of_a_program_is_not_said_of_a_testee(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.distribution import VERSION
-from refdist.conformance.kept import SHARED
+from refdist.conformance.kept import SHARED, draws
 from refdist.conformance.properties import DRAWS, drawn
 from refdist.conformance.protocol import SCHEMA
 from refdist.conformance.recording.record import record
@@ -45,7 +45,8 @@ def lines(chosen: Iterable[Case]) -> Iterator[str]:
     for _, cases_of_clause in itertools.groupby(chosen, key=lambda case: case.clause):
         examples: dict[str, list[Case]] = {}
         for case in cases_of_clause:
-            for example_case in drawn(case, DRAWS) if case.example.parameters else [case]:
+            # What is kept stays, so that the file is the same in every environment: what Hypothesis draws is not.
+            for example_case in (draws(case) or drawn(case, DRAWS)) if case.example.parameters else [case]:
                 examples.setdefault(example_case.example.source, []).append(example_case)
         for same in examples.values():
             yield _line(same[0], [record(case) for case in same])
@@ -57,7 +58,10 @@ def _line(case: Case, records: list[dict[str, object]]) -> str:
     done: dict[str, Any] = {
         "schema": SCHEMA, "suite": VERSION, "clause": clause.name, "rule": clause.rule,
         "level": clause.level, "page": clause.page, "section": clause.section, "standing": clause.standing,
-        **{key: records[0][key] for key in SHARED}, "cases": []}
+        **{key: records[0][key] for key in SHARED}}
+    if case.values:
+        done["property"] = clause.examples[case.example.number - 1].parameters
+    done["cases"] = []
     for fields in records:
         own = {key: value for key, value in fields.items() if key not in SHARED}
         if "programs" in own:
