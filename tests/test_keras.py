@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import runpy
@@ -536,6 +537,20 @@ def test_datasets_of_refdist_are_read() -> None:
         assert model.evaluate(data, verbose=0) == pytest.approx(wanted.evaluate(x, y, batch_size=8, verbose=0))
     with pytest.raises(errors.InvalidValueError, match=r"RD34.*beside it"):
         model.fit(dataset, y)
+
+
+def test_classes_of_a_dataset_have_the_weights_that_they_have_in_arrays() -> None:
+    x, _ = rows(16)
+    y = np.arange(16) % 3
+    dataset = refdist.data.Dataset.from_tensor_slices((x, y)).batch(8)
+    given = {"class_weight": {0: 1.0, 1: 4.0}, "epochs": 2, "verbose": 0}
+    wanted = regression([keras.layers.Dense(1)]).fit(x, y, batch_size=8, shuffle=False, **given)
+    for scope in (contextlib.nullcontext(), mirrored(2).scope()):
+        with scope:
+            model = regression([keras.layers.Dense(1)])
+        assert model.fit(dataset, **given).history["loss"] == pytest.approx(wanted.history["loss"])
+    with pytest.raises(errors.InvalidValueError, match=r"RD34.*class_weight stands beside the sample weights"):
+        model.fit(dataset.map(lambda a, b: (a, b, b)), **given)
 
 
 def test_a_batch_by_itself_is_shared_out() -> None:

@@ -6,14 +6,18 @@ dataset of refdist's, or one that a program has distributed itself, is taken as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from keras.src import tree
 from keras.src.backend.torch import trainer as torch_trainer
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
-from keras.src.trainers.data_adapters.data_adapter_utils import pack_x_y_sample_weight, unpack_x_y_sample_weight
+from keras.src.trainers.data_adapters.data_adapter_utils import (
+    class_weight_to_sample_weights,
+    pack_x_y_sample_weight,
+    unpack_x_y_sample_weight,
+)
 
 from refdist import errors
 from refdist.core import context_stack
@@ -88,6 +92,18 @@ def _shared_out(strategy: Any, make: Callable[[], Iterable[Any]]) -> Any:
     return strategy.distribute_datasets_from_function(lambda context: _Shares(strategy, make, context))
 
 
+def _weighing(weights: Mapping[int, float]) -> Callable[..., Any]:
+    # What gives each row of a batch the weight of its class.
+    def weigh(*data: Any) -> Any:
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        if sample_weight is not None or tree.is_nested(y):
+            raise errors.error("RD34", "data for Keras", "class_weight stands beside the sample weights of a dataset" if
+                               sample_weight is not None else "class_weight stands beside several targets",
+                               "Let the elements of the dataset be tuples (x, y), with one y.")
+        return x, y, class_weight_to_sample_weights(y, weights)
+    return weigh
+
+
 _KerasIterator: Any = torch_trainer.TorchEpochIterator
 
 
@@ -96,7 +112,10 @@ class EpochIterator(_KerasIterator):  # type: ignore[misc]
 
     def __init__(self, x: Any, y: Any = None, sample_weight: Any = None, *args: Any, **kwargs: Any) -> None:
         if isinstance(x, (Dataset, DistributedDataset)):
-            if y is not None or sample_weight is not None or kwargs.get("class_weight") is not None:
+            weights = kwargs.pop("class_weight", None)
+            if isinstance(x, Dataset) and weights is not None:
+                x, weights = x.map(_weighing(weights)), None
+            if y is not None or sample_weight is not None or weights is not None:
                 raise errors.error("RD34", "data for Keras", "x is a dataset, with targets or weights beside it",
                                    "Let the elements of the dataset be tuples (x, y) or (x, y, sample_weight).")
             x, kwargs["shuffle"] = DatasetAdapter(x), False
