@@ -13,7 +13,7 @@ INSTALL := install --quiet --disable-pip-version-check --no-compile
 # Bytecode is kept, also where the environment says otherwise: tests start more than a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests trainers openmpi openmpi-faults fault-table kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel bench docs site cases clean
+.PHONY: demo test check worlds fuzz pythons cupy gpu interop guests trainers openmpi openmpi-faults fault-table kills restart-kills tensorflow tensorflow-2x2 tensorflow-keras random versions mutants lint wheel suite-wheel bench docs site cases clean
 
 $(VENV)/.made: setup.cfg setup.py
 	@echo "Installing what tests and demo need into $(VENV): half a minute"
@@ -175,6 +175,16 @@ wheel:
 	.venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	.venv-wheel/bin/python -m pip $(INSTALL) "$$(ls dist/refdist-*.whl)[conformance]"
 	cd / && $(CURDIR)/.venv-wheel/bin/python -I $(CURDIR)/tests/outside_checkout.py $(CURDIR)
+	$(MAKE) suite-wheel
+
+# The wheel of the suite alone, used where neither refdist nor NumPy is installed.
+suite-wheel:
+	rm -rf .venv-suite dist/refdist_conformance-*.whl
+	$(PYTHON) -m venv .venv-suite
+	.venv-suite/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./conformance
+	rm -rf conformance/*.egg-info
+	.venv-suite/bin/python -m pip $(INSTALL) dist/refdist_conformance-*.whl
+	cd / && $(CURDIR)/.venv-suite/bin/python -I $(CURDIR)/tests/outside_refdist.py $(CURDIR)
 
 bench: $(VENV)/.made
 	$(BIN)/python benchmarks/simulator.py
@@ -196,4 +206,4 @@ site:
 	.venv-site/bin/sphinx-build --quiet --fail-on-warning --keep-going -j auto -c docs . out/site
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info out
+	rm -rf .venv .venv-* build dist *.egg-info conformance/*.egg-info out

@@ -73,8 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
     if WHOLE and not WITHOUT_THEM.intersection(given[:1]):
         _demand(NEEDS)
     if command and not (WHOLE or command.apart):
-        print(f"ERROR: {given[0]} is a command of refdist itself: `python -m refdist.conformance {given[0]} "
-              f"{command.arguments}`, after `pip install 'refdist[conformance]'`", file=sys.stderr)
+        print(f"ERROR: {given[0]} needs refdist: `pip install '.[conformance]'` in a clone of it, and then "
+              f"`python -m refdist.conformance {given[0]} {command.arguments}`", file=sys.stderr)
         return 4
     if command:
         return int(import_module(f"{PACKAGE}.{command.module}").main(given[1:]))

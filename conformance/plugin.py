@@ -201,7 +201,7 @@ def _verdict(case: Case, run: Run, bitwise: bool) -> Verdict:
     if draws := case.example.parameters and implementation.draws(case):
         return heaviest(case, (implementation.run(drawn, bitwise) for drawn in draws))
     if case.example.parameters:
-        from . import properties  # which needs Hypothesis
+        from .adapter import properties
 
         return properties.examine(case, lambda drawn: implementation.run(drawn, bitwise))
     return implementation.run(case, bitwise)

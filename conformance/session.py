@@ -251,7 +251,7 @@ def tester(text: str, limit: float = LIMIT, in_process: bool = False, python: st
         return Session(command, limit, kept.question, kept.draws)
     if not WHOLE:
         raise Unusable(f"write {COMMAND} --adapter \"testee:COMMAND\", with what starts the testee; adapters in Python "
-                       f"are tested by `python -m refdist.conformance`, after `pip install 'refdist[conformance]'`")
+                       f"need refdist: `pip install '.[conformance]'` in a clone, and `python -m refdist.conformance`")
     from .adapter.session import tester_of_adapter
 
     return tester_of_adapter(text, limit, in_process, python, strategy)

@@ -25,7 +25,8 @@ for path in modules:
             "refdist.conformance.trainers.evidence.")):
         importlib.import_module(name)
 data = [path.relative_to(checkout) for folder in ("refdist", "backends", "conformance")
-        for path in (checkout / folder).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+        for path in (checkout / folder).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
+        and path.name not in ("pyproject.toml", "LICENSE")]  # of the wheel of the suite alone
 for path in data:
     assert (place.parent / str(path).removeprefix("refdist/")).exists(), path
 strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])

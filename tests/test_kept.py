@@ -7,7 +7,8 @@ import warnings
 
 import pytest
 
-from refdist.conformance import kept, properties
+from refdist.conformance import kept
+from refdist.conformance.adapter import properties
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.recording import dump, record
 

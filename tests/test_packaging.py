@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
+import sys
+import tomllib
 from pathlib import Path
 
+from refdist.conformance import distribution
+
 ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "conformance"
+# What builds the wheel of the suite alone.
+OF_THE_SUITE_ALONE = {FOLDER / "pyproject.toml", FOLDER / "LICENSE"}
 
 
 def setup_cfg() -> configparser.ConfigParser:
@@ -39,10 +47,39 @@ def test_every_file_that_is_not_a_module_is_data_of_its_package() -> None:
     there = {path for folder in ("refdist", "backends", "conformance") for path in (ROOT / folder).rglob("*")
              if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert ROOT / "backends/gpu/kernels.cu" in there
-    assert there == listed
+    assert there - OF_THE_SUITE_ALONE == listed
+
+
+def test_the_suite_alone_has_the_data_that_it_has_in_refdist() -> None:
+    cfg, suite = setup_cfg(), tomllib.loads((FOLDER / "pyproject.toml").read_text())
+    listed = suite["tool"]["setuptools"]["package-data"]["refdist_conformance"]
+    whole = {pattern for pattern in cfg["options.package_data"]["refdist.conformance"].split()
+             if pattern.partition("/")[0] not in ("expected", "testees", "trainers")}
+    assert set(listed) == whole and len(listed) == len(whole)
+    packages = suite["tool"]["setuptools"]["packages"]
+    assert {name.replace("refdist_conformance", "refdist.conformance") for name in packages} <= set(
+        cfg["options"]["packages"].split())
+
+
+def test_one_distribution_has_the_command_of_the_suite() -> None:
+    """Of two with a script of one name the one that is installed last would win."""
+    suite = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    refdist = setup_cfg()["options.entry_points"]["console_scripts"].strip().splitlines()
+    assert suite["name"] == distribution.PACKAGE.replace(".", "-") and list(suite["scripts"]) == ["refdist-conformance"]
+    assert {line.partition(" = ")[0] for line in refdist}.isdisjoint(suite["scripts"])
+
+
+def test_the_suite_alone_needs_pytest_and_nothing_else() -> None:
+    suite = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    assert suite["dependencies"] == ["pytest"]
+    for path in FOLDER.glob("*.py"):
+        names = {name.split(".")[0] for node in ast.parse(path.read_text()).body
+                 for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else
+                              [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])}
+        assert names <= {*sys.stdlib_module_names, "pytest"}, path.name
 
 
 def test_the_versions_agree() -> None:
     import refdist
 
-    assert setup_cfg()["metadata"]["version"] == refdist.__version__
+    assert setup_cfg()["metadata"]["version"] == refdist.__version__ == distribution.VERSION

@@ -19,10 +19,10 @@ from schemas import fault
 
 import refdist
 from refdist.conformance import kept
+from refdist.conformance.adapter.properties import drawn
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import Case, Chapter, cases, load, read
 from refdist.conformance.judging import Verdict, judge
-from refdist.conformance.properties import drawn
 from refdist.conformance.recording import dump, trace
 from refdist.conformance.recording.record import record
 from refdist.conformance.recording.replay import Replaying

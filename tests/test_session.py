@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from hypothesis.errors import Flaky
 
-from refdist.conformance import judging, properties, protocol, session
+from refdist.conformance import judging, protocol, session
+from refdist.conformance.adapter import properties
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.capabilities import TABLE, needs
 from refdist.conformance.chapters import Case, cases

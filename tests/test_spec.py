@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import refdist
-from refdist.conformance import properties
+from refdist.conformance.adapter import properties
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import SPEC, Case, NotAChapter, cases, having, load, read
 from refdist.conformance.comparison import differences

@@ -14,7 +14,8 @@ from collections import Counter
 from typing import Any
 
 import refdist
-from refdist.conformance import expected_failures, properties
+from refdist.conformance import expected_failures
+from refdist.conformance.adapter import properties
 from refdist.conformance.adapters.simulated import Simulated
 from refdist.conformance.chapters import cases, having
 from refdist.conformance.examples import Answer, Program, program

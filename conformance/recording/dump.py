@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from refdist.conformance.adapter.properties import DRAWS, drawn
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.distribution import VERSION
 from refdist.conformance.kept import SHARED, draws
-from refdist.conformance.properties import DRAWS, drawn
 from refdist.conformance.protocol import SCHEMA
 from refdist.conformance.recording.record import record
 

@@ -130,7 +130,7 @@ def _first_failure(mutate: Callable[[], None], names: Sequence[str]) -> str | No
 
 def outcomes(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Runs cases on the refdist that is imported here: (name, outcome) of each."""
-    from refdist.conformance import properties
+    from refdist.conformance.adapter import properties
     from refdist.conformance.adapters.simulated import Simulated
     from refdist.conformance.chapters import Case, cases
     from refdist.conformance.examples import program

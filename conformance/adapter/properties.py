@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
-from .chapters import Case
-from .judging import WEIGHTS as _WEIGHTS
-from .judging import Verdict
+from refdist.conformance.chapters import Case
+from refdist.conformance.judging import WEIGHTS as _WEIGHTS
+from refdist.conformance.judging import Verdict
 
 DRAWS = 20
 
