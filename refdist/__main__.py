@@ -41,9 +41,6 @@ from refdist.backends.mpi import alone, hosts
 from refdist.backends.mpi.logs import LABEL_VARIABLE
 from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
-from refdist.insight import explorer
-from refdist.tf import programs
-from refdist.tf.stand_in import install
 from refdist.workers.launcher import RESTARTS_VARIABLE, SERVERS_VARIABLE
 
 
@@ -75,8 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
                         "FOLDER/attempt_0/worker-1/stdout.log and stderr.log")
     explore = commands.add_parser("explore", help="run an asynchronous program under every schedule that matters")
     explore.add_argument("--budget", default="20s", help='how long, such as "2min" (default 20s)')
-    explore.add_argument("--faults", metavar="FAULTS",
-                         help=f"what else goes wrong: {', '.join(map(repr, explorer.FAULTS))}")
+    explore.add_argument("--faults", metavar="FAULTS", help="what else goes wrong, such as 'any worker, once'")
     explore.add_argument("--max-staleness", type=int, metavar="N",
                          help="how many updates may lie between a function's read of a variable and its write")
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
@@ -130,6 +126,11 @@ def main(arguments: list[str] | None = None) -> int:
         count = vars(options).get(name)
         if count is not None and count < 1:
             parser.error(f"--{name.replace('_', '-')} is {count}; write 1 or more")
+    # Not for a launch, which needs no NumPy; and while an interrupt still ends this process without a traceback.
+    from refdist.insight import explorer  # noqa: F401
+    from refdist.tf import programs
+    from refdist.tf.stand_in import install
+
     interrupts.are_raised()
     if "counts" in options:
         return _compare(options)
@@ -182,6 +183,8 @@ def _show(recording: Path) -> int:
 
 
 def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
+    from refdist.insight import explorer
+
     try:
         if options.choices is not None:
             choices = [int(choice) for choice in options.choices.split(",")]
@@ -251,7 +254,8 @@ def _launch(options: argparse.Namespace, wanted: dict[str, object]) -> NoReturn:
     if options.max_restarts:
         os.environ[RESTARTS_VARIABLE] = str(options.max_restarts)
     if options.record:
-        os.environ[refdist.insight.VARIABLE] = str(options.record)
+        from refdist.insight.environment import VARIABLE
+        os.environ[VARIABLE] = str(options.record)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until that is ready for them
     # In place of this process, which has the threads of NumPy.
     python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Ctrl-C while a command starts: it ends at once and without a traceback of imports.
+"""A command that starts: which one it is, and Ctrl-C, which ends it at once and without a traceback of imports.
 
 Imports take a second on a busy machine, and in Python an interrupt of them is an exception.  A command that is ended by
 the signal itself looks the same to its shell: 130.
@@ -14,6 +14,12 @@ from pathlib import Path
 def is_command() -> bool:
     """Whether this process begins as `python -m refdist` or `refdist`; with -m it has no other name yet."""
     return bool(sys.argv) and Path(sys.argv[0]).name in ("-m", "refdist")
+
+
+def is_launch() -> bool:
+    """Whether it is `python -m refdist launch`, which starts others, and computes nothing itself."""
+    words = sys.orig_argv[-len(sys.argv):]  # with the name of the module that -m runs
+    return is_command() and Path(words[0]).name == "refdist" and words[1:2] == ["launch"]
 
 
 def end() -> None:

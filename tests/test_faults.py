@@ -587,6 +587,15 @@ def test_files_go_with_a_launch_command_that_has_not_heard_of_them(tmp_path: Pat
     assert becomes(lambda: not any(name.exists() for name in names), 10), names
 
 
+@pytest.mark.parametrize(("command", "imports"), [("launch -n 0", False), ("run --workers 1", True)])
+def test_what_launches_a_job_starts_without_numpy(tmp_path: Path, command: str, imports: bool) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('NumPy is imported')\n")
+    (tmp_path / "script.py").touch()
+    done = subprocess.run([sys.executable, "-m", "refdist", *command.split(), str(tmp_path / "script.py")],
+                          env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True)
+    assert done.returncode and ("NumPy is imported" in done.stderr) == imports, done.stderr
+
+
 @pytest.mark.parametrize("moment", ["the command imports", "the command is ready", "scripts import"])
 def test_an_interrupt_of_a_start_is_one_line_at_most(moment: str, tmp_path: Path) -> None:
     run, script = uuid.uuid4().hex, tmp_path / "script.py"
@@ -595,7 +604,7 @@ def test_an_interrupt_of_a_start_is_one_line_at_most(moment: str, tmp_path: Path
                       "signal.pause()\n")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run}
     if moment == "the command imports":
-        (tmp_path / "greenlet.py").write_text(
+        (tmp_path / "webbrowser.py").write_text(
             f"open({str(tmp_path / 'imports')!r}, 'x').close()\nimport signal; signal.pause()\n")
         env["PYTHONPATH"] = f"{tmp_path}:{ROOT}"
     options(MPIEXEC, env)
