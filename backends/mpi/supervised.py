@@ -45,12 +45,13 @@ _MOST = 100_000  # bytes of a text in a message; Linux takes messages of twice a
 def attach() -> bool:
     """Whether a supervisor has started this program, which then is its supervisor."""
     global _supervisor, _launched
-    parent, number, own = map(int, os.environ.get(VARIABLE, "0 0 0").split())
+    parent, number, *own = map(int, os.environ.get(VARIABLE, "0 0").split())
     if not _launched and parent == os.getppid():
         _supervisor = socket.socket(fileno=number)
         _supervisor.set_inheritable(False)
-        flush()
-        last_words.give_back(own)
+        if own:
+            flush()
+            last_words.give_back(own[0])
         _launched = True
     return _launched
 

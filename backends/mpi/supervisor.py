@@ -52,7 +52,8 @@ from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
 from refdist.workers.launcher import Task, launched, on_this_host, prefixed, task_of
 
-VARIABLE = "REFDIST_SUPERVISOR"  # in a worker: its supervisor's process, and the number of the socket
+# In a worker: its supervisor's process, and the numbers of the socket and of its standard error.
+VARIABLE = "REFDIST_SUPERVISOR"
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"  # for how many seconds processes wait for each other
 DEFAULT_TIMEOUT = 300.0
@@ -141,13 +142,13 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         return child
 
-    def worker(self, errors: int = -1) -> socket.socket:
+    def worker(self, *errors: int) -> socket.socket:
         """The worker's end of the socket, and `VARIABLE` in its environment; called in the worker.
 
         Args:
-            errors: the number of its standard error, which it gets back when it makes its strategy; -1 for its own.
+            *errors: the number of its standard error, where that is a pipe until it makes its strategy (`last_words`).
         """
-        os.environ[VARIABLE] = f"{os.getppid()} {self._there.fileno()} {errors}"
+        os.environ[VARIABLE] = " ".join(map(str, (os.getppid(), self._there.fileno(), *errors)))
         self._here.close()
         return self._there
 
