@@ -17,7 +17,7 @@ import pytest
 from limits import HANG
 
 from refdist.backends.mpi import alone, processes, reports
-from refdist.backends.mpi.reports import Desk, Line
+from refdist.backends.mpi.reports import Desk, Left, Line
 
 
 def new_desk(size: int, state: str = "joined", of: int | None = None) -> Desk:
@@ -343,6 +343,25 @@ def test_what_is_no_message_of_a_supervisor_is_not_read(kind: str) -> None:
             assert other.send({**message, name: wrong})
             line.work()
     assert (line.desk is not None and line.desk.states, written) == ({}, [])
+    line.close()
+
+
+def test_what_a_job_may_leave_is_heard_from_its_supervisors_alone(tmp_path: Path) -> None:
+    key = uuid.uuid4().hex
+    left, line = Left(key), Line(key, lambda _: None)
+    strange = [json.dumps({"memory": "", "topology": str(tmp_path), "key": "another job"}).encode(),
+               json.dumps({"memory": 1, "topology": str(tmp_path), "key": key}).encode()]
+    for data in (*STRANGE, *strange):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(data, left._socket.getsockname())
+        left.hear()
+    assert left.files == set()
+    (tmp_path / "of the job").touch()
+    line.leaves("", str(tmp_path / "of the job"))
+    left.remove()
+    assert [path.name for path in tmp_path.iterdir()] == []
+    left.close()
+    line.leaves("", "nobody hears it")
     line.close()
 
 

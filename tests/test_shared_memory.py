@@ -152,6 +152,8 @@ def test_an_early_end_is_not_blamed_on_a_host_that_has_enough(monkeypatch: pytes
     assert processes.too_few_files(2) == "" and "`ulimit -n 1024`" in processes.too_few_files(32)
     assert "`ulimit -n 4096`" in processes.too_few_files(300)
     assert processes.too_few_files(0) == "", "all of them are on other hosts"
+    monkeypatch.setattr("resource.getrlimit", lambda _: (36, 4096))
+    assert "to start 1 worker takes 37." in processes.too_few_files(1)
 
 
 def alone(value: Any) -> list[Any]:

@@ -420,7 +420,7 @@ def too_few_files(workers: int) -> str:
     needed = _FILES_AT_LEAST + _FILES_AT_LEAST_EACH * workers
     if not workers or most == resource.RLIM_INFINITY or most >= needed:
         return ""
-    return (f"{_files_allowed(most)}, and to start {workers} workers takes {needed}. "
+    return (f"{_files_allowed(most)}, and to start {workers} worker{'s'[:workers - 1]} takes {needed}. "
             f"{_more_files(_FILES + _FILES_EACH * workers)}")
 
 
