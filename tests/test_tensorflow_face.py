@@ -7,6 +7,7 @@ is asked the same: what is expected here is what it computes.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import math
 import subprocess
@@ -379,6 +380,30 @@ def test_a_seed_makes_random_numbers_and_layers_the_same_again(tf: Any) -> None:
         assert one.tolist() == other.tolist()
     assert first[1].tolist() != first[2].tolist()
     assert np.random.rand(2).tolist() == expected.tolist()  # NumPy's sequence goes on
+
+
+WEIGHTS_OF_SEED_3 = """
+[[-0.005066871643066406, -1.1857322454452515], [0.7821148633956909, -1.0022910833358765]]
+[0.0, 0.0]
+[[0.8204935789108276], [0.7722691297531128]]
+[0.0]
+"""
+OUTPUTS_OF_SEED_3 = ([1.2751257419586182, -3.379485845565796, 0.0], [1.2751257419586182, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("which", ["refdist", "tensorflow"])
+def test_a_seed_gives_the_weights_and_masks_that_it_gives_on_tensorflow(request: Any, which: str) -> None:
+    if not ({"keras", "torch"} if which == "refdist" else {"tensorflow"}) <= _INSTALLED:
+        pytest.skip("it is not installed")
+    tf = request.getfixturevalue("tf") if which == "refdist" else importlib.import_module("tensorflow")
+    tf.keras.utils.set_random_seed(3)
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Dense(2), layers.Dropout(0.5), layers.Dense(1)])
+    model.build((None, 2))
+    for weight, line in zip(model.weights, WEIGHTS_OF_SEED_3.split("\n")[1:], strict=False):
+        np.testing.assert_allclose(weight.numpy(), eval(line), rtol=1e-6)
+    for outputs in OUTPUTS_OF_SEED_3:
+        np.testing.assert_allclose(model(tf.ones((3, 2)), training=True).numpy()[:, 0], outputs, rtol=1e-6)
 
 
 # The tape.

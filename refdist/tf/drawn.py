@@ -1,20 +1,41 @@
-"""`tf.random`'s numbers that come of one seed for the process: PyTorch's or JAX's, and not TensorFlow's.
+"""`tf.random`'s numbers that come of one seed for the process, TensorFlow's own where it calls functions eagerly.
 
-An operation that has a seed of its own draws its own sequence, which begins again with `set_seed`.
+A call without a seed gets one, drawn by Python's generator; the seed of the process and that of the call decide the
+stream of Philox from which it takes its numbers.  Calls with the same seed, operation and dtype go on in one stream,
+which begins again with `set_seed`.
+
+Source: observed on TensorFlow 2.21.  In a `tf.function` it numbers the operations of the graph instead.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Any
 
 import numpy as np
 
 from refdist import errors
+from refdist.random import philox
 from refdist.runtime import Field
-from refdist.tf.tensors import keras, library, torch
+from refdist.tf import stateless
+from refdist.tf.tensors import keras, tensor
 
-_seed: Field[int] = Field("the seed of `tf.random.set_seed`", lambda: 0)
-_sequences: Field[dict[int | None, Any]] = Field("the generators of operations with a seed of their own", dict)
+# Seeds are remainders of the largest int32; where a program sets none, all begin at TensorFlow's for operations alone.
+_MODULUS = 2**31 - 1
+_UNSET = 87654321
+
+
+class _Seed:
+    # The seed of the process, where seeds for calls come from, and how many counters each stream has used.
+
+    def __init__(self, seed: int = _UNSET) -> None:
+        self.number = seed
+        self.calls = random.Random(seed)
+        self.used: dict[tuple[object, ...], int] = {}
+
+
+_seed: Field[_Seed] = Field("the seed of `tf.random.set_seed`, and the streams that begin at it", _Seed)
 
 
 def set_seed(seed: object) -> None:
@@ -30,107 +51,75 @@ def set_seed(seed: object) -> None:
     before = np.random.get_state()
     keras().utils.set_random_seed(seed)
     np.random.set_state(before)
-    _seed.value = seed
-    _sequences.value = {}
 
 
-class _PyTorch:
-    # Drawn by PyTorch's generators: its own, or one for each seed.
-
-    def __init__(self, seed: Any) -> None:
-        self._library: Any = torch("tf.random")
-        self._generator = None
-        if seed is not None:
-            if seed not in _sequences.value:
-                _sequences.value[seed] = self._library.Generator().manual_seed(_mixed(seed))
-            self._generator = _sequences.value[seed]
-
-    def integers(self, shape: Any, low: int, high: int, dtype: str) -> Any:
-        return self._library.randint(low, high, shape, generator=self._generator, dtype=getattr(self._library, dtype))
-
-    def uniform(self, shape: Any, dtype: str) -> Any:
-        return self._library.rand(shape, generator=self._generator, dtype=getattr(self._library, dtype))
-
-    def normal(self, shape: Any, dtype: str) -> Any:
-        return self._library.randn(shape, generator=self._generator, dtype=getattr(self._library, dtype))
-
-    def truncated_normal(self, shape: Any, dtype: str) -> Any:
-        drawn = self._library.empty(shape, dtype=getattr(self._library, dtype))
-        return self._library.nn.init.trunc_normal_(drawn, 0.0, 1.0, -2.0, 2.0, self._generator)
-
-    def order(self, count: int) -> Any:
-        return self._library.randperm(count, generator=self._generator)
-
-    def categorical(self, logits: Any, count: int) -> Any:
-        return self._library.multinomial(self._library.softmax(logits, -1), count, True, generator=self._generator)
+def begin_again(seed: int) -> None:
+    """Begins the numbers of `tf.random` again, and those of Keras not."""
+    _seed.value = _Seed(seed)
 
 
-class _Jax:
-    # Drawn by a key of JAX's for each call: those of one seed follow each other.
-
-    def __init__(self, seed: Any) -> None:
-        import jax
-
-        self._random = jax.random
-        calls = _sequences.value.get(seed, 0)
-        _sequences.value[seed] = calls + 1
-        self._key = jax.random.fold_in(jax.random.key(_mixed(seed) % 2**32), calls)
-
-    def integers(self, shape: Any, low: int, high: int, dtype: str) -> Any:
-        return self._random.randint(self._key, shape, low, high, dtype)
-
-    def uniform(self, shape: Any, dtype: str) -> Any:
-        return self._random.uniform(self._key, shape, dtype)
-
-    def normal(self, shape: Any, dtype: str) -> Any:
-        return self._random.normal(self._key, shape, dtype)
-
-    def truncated_normal(self, shape: Any, dtype: str) -> Any:
-        return self._random.truncated_normal(self._key, -2.0, 2.0, shape, dtype)
-
-    def order(self, count: int) -> Any:
-        return self._random.permutation(self._key, count)
-
-    def categorical(self, logits: Any, count: int) -> Any:
-        return self._random.categorical(self._key, logits, -1, shape=(count, len(logits))).T
+def _stream(operation: str, counters: int, seed: Any, dtype: str) -> tuple[int, int]:
+    # The key and the counter for a call, which reserves so many counters.
+    state = _seed.value
+    own = state.calls.randint(0, _MODULUS) if seed is None else int(seed)
+    key, second = state.number % _MODULUS, own % _MODULUS
+    if (key, second) == (0, 0):
+        second = _MODULUS
+    name = operation, own, dtype
+    before = state.used.get(name, 0)
+    state.used[name] = before + counters
+    return key, before + (second << 64)
 
 
-def _mixed(seed: Any) -> int:
-    # None has the same hash in every process from Python 3.12 on only.
-    return hash((_seed.value, -1 if seed is None else int(seed))) % 2**63
-
-
-def _drawing(seed: Any) -> Any:
-    return (_Jax if library() == "jax" else _PyTorch)(seed)
+def _floats(shape: Any, seed: Any, dtype: str, draw: Any) -> Any:
+    sizes = _sizes(shape)
+    count = math.prod(sizes)
+    wide = np.dtype("float32" if dtype == "bfloat16" else dtype)
+    place = _stream(draw.__name__, count * philox.RESERVED, seed, dtype)
+    return tensor(draw(*place, count, wide).reshape(sizes), dtype)
 
 
 def uniform(shape: Any, low: Any, high: Any, dtype: Any, seed: Any) -> Any:
     """Numbers from low, and below high."""
-    if dtype.startswith("int"):
-        if high is None:
-            raise errors.error("RD34", "tf.random.uniform", f"dtype is {dtype}, and maxval is None", "Pass maxval.")
-        return _drawing(seed).integers(_sizes(shape), int(low), int(high), dtype)
-    return _drawing(seed).uniform(_sizes(shape), dtype) * ((1 if high is None else high) - low) + low
+    if not dtype.startswith("int"):
+        return _floats(shape, seed, dtype, philox.uniform) * ((1 if high is None else high) - low) + low
+    if high is None:
+        raise errors.error("RD34", "tf.random.uniform", f"dtype is {dtype}, and maxval is None", "Pass maxval.")
+    sizes = _sizes(shape)
+    count = math.prod(sizes)
+    place = _stream("integers", count * philox.RESERVED, seed, dtype)
+    words = philox.bits(*place, count, np.dtype(dtype).itemsize)
+    kind = words.dtype.type
+    numbers = words % kind(int(high) - int(low)) + kind(int(low) % 2**(8 * words.dtype.itemsize))
+    return tensor(numbers.view(dtype).reshape(sizes), dtype)
 
 
 def normal(shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any) -> Any:
     """Numbers of a normal distribution."""
-    return _drawing(seed).normal(_sizes(shape), dtype) * stddev + mean
+    return _floats(shape, seed, dtype, philox.normal) * stddev + mean
 
 
 def truncated_normal(shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any) -> Any:
     """Numbers of a normal distribution that are at most two standard deviations from the mean."""
-    return _drawing(seed).truncated_normal(_sizes(shape), dtype) * stddev + mean
+    return _floats(shape, seed, dtype, philox.truncated_normal) * stddev + mean
 
 
 def shuffle(value: Any, seed: Any) -> Any:
     """The rows in another order."""
-    return value[_drawing(seed).order(len(value))]
+    count = len(value)
+    words = philox.bits(*_stream("shuffle", -(-count // 4), seed, ""), count, 4)
+    order = list(range(count))
+    for place in range(count - 1):
+        other = place + int(words[place]) % (count - place)
+        order[place], order[other] = order[other], order[place]
+    return value[order]
 
 
 def categorical(logits: Any, count: int, seed: Any) -> Any:
     """For each row of logits so many classes."""
-    return _drawing(seed).categorical(logits, count)
+    # A row takes numbers of two words in groups of four.
+    counters = 8 * len(logits) * -(-count // 4) * philox.RESERVED
+    return stateless.chosen(logits, count, *_stream("categorical", counters, seed, ""))
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:

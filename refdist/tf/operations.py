@@ -262,6 +262,8 @@ random.stateless_normal (shape, seed, mean=0.0, stddev=1.0, dtype="float32", alg
     stateless.normal(sizes(shape), seed, mean, stddev, D(dtype))
 random.stateless_truncated_normal (shape, seed, mean=0.0, stddev=1.0, dtype="float32", alg="auto_select") :
     stateless.truncated_normal(sizes(shape), seed, mean, stddev, D(dtype))
+random.stateless_categorical (logits, num_samples, seed, dtype="int64") :
+    stateless.categorical(T(logits), int(num_samples), seed, D(dtype))
 random.split random.experimental.stateless_split (seed, num=2, alg="auto_select") : stateless.split(seed, int(num))
 random.fold_in random.experimental.stateless_fold_in (seed, data, alg="auto_select") : stateless.fold_in(seed, data)
 

@@ -41,8 +41,11 @@ def stream(seed: Any, attempted: str) -> tuple[int, int]:
 def _drawn(draw: Callable[..., Any], shape: Any, seed: Any, dtype: str, attempted: str) -> Any:
     if dtype not in ("float16", "float32", "float64", "bfloat16"):
         raise errors.error("RD25", attempted, f"dtype is {dtype}", "Pass a dtype of floats.")
-    wide = np.dtype("float32" if dtype == "bfloat16" else dtype)
-    return draw(*stream(seed, attempted), math.prod(shape), wide).reshape(shape)
+    count, place = math.prod(shape), stream(seed, attempted)
+    if dtype == "bfloat16" and draw is philox.uniform:
+        # Bits fill a mantissa of 7.
+        return ((philox.bits(*place, count, 4) & 127) / np.float32(128)).reshape(shape)
+    return draw(*place, count, np.dtype("float32" if dtype == "bfloat16" else dtype)).reshape(shape)
 
 
 def normal(shape: Sequence[int], seed: Any, mean: Any, stddev: Any, dtype: str) -> Any:
@@ -76,6 +79,20 @@ def uniform(shape: Sequence[int], seed: Any, low: Any, high: Any, dtype: str) ->
     kind = words.dtype.type
     numbers = words % kind(int(high) - int(low)) + kind(int(low) % 2**(8 * words.dtype.itemsize))
     return tensor(numbers.view(dtype).reshape(shape), dtype)
+
+
+def categorical(logits: Any, count: int, seed: Any, dtype: str) -> Any:
+    """For each row of logits so many classes."""
+    drawn = chosen(logits, count, *stream(seed, "tf.random.stateless_categorical"))
+    return tensor(np.asarray(drawn), dtype)
+
+
+def chosen(logits: Any, count: int, key: int, counter: int) -> Any:
+    """For each row of logits so many classes, drawn from a stream."""
+    numbers = np.asarray(logits, np.float64)
+    sums = np.cumsum(np.exp(numbers - numbers.max(-1, keepdims=True)), -1)
+    drawn = philox.uniform(key, counter, len(numbers) * count, np.dtype("float64")).reshape(-1, count) * sums[:, -1:]
+    return tensor(np.stack([np.searchsorted(*pair, "right") for pair in zip(sums, drawn, strict=True)]), "int64")
 
 
 def split(seed: Any, count: int) -> Any:

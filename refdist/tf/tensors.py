@@ -33,7 +33,7 @@ def keras() -> ModuleType:
     Raises:
         RD20: Keras computes with another library than PyTorch and JAX.  RD27: Keras or that library is not installed.
     """
-    from refdist.tf import older, operands, seen, tracked
+    from refdist.tf import older, operands, seeds, seen, tracked
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
@@ -44,6 +44,7 @@ def keras() -> ModuleType:
     else:
         _prepare_jax()
     older.add_names(module)
+    seeds.connect(module)
     tracked.connect(module)
     return module
 
