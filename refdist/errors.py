@@ -303,7 +303,8 @@ CATALOGUE: dict[str, Code] = {
     "RD35": Code(
         "TensorFlow 2.21 computes another number", DifferenceWarning,
         "What Keras's documents say of a gradient, a batch or a mean holds for the global batch, on any number of "
-        "replicas; where Keras on TensorFlow computes it for each replica alone, a warning says what comes out there.",
+        "replicas; where Keras on TensorFlow computes it for each replica, or each part of a gradient, alone, a "
+        "warning says what comes out there.",
         "Nothing is wrong here: the number of replicas does not change the result."),
     "RD36": Code(
         "all replicas draw the same random numbers", DifferenceWarning,

@@ -523,6 +523,23 @@ def test_rows_that_a_mask_leaves_weigh_the_same_on_any_number_of_replicas() -> N
         assert len(messages) == replicas - 1 and all("RD35" in text and "mask" in text for text in messages)
 
 
+@pytest.mark.parametrize("replicas", [0, 1, 2])
+def test_squares_of_the_parts_of_a_gradient_are_warned_of_once(replicas: int) -> None:
+    ids, y = np.array([[1, 2], [1, 3], [4, 5], [5, 5]]), np.arange(4.0)
+    for optimizer, warned in (("SGD", 0), ("Adam", 1)):
+        with mirrored(replicas).scope() if replicas else contextlib.nullcontext():
+            layers = [keras.layers.Embedding(6, 1, embeddings_initializer="ones"), keras.layers.Flatten()]
+            model = keras.Sequential(layers)
+            model.compile(getattr(keras.optimizers, optimizer)(0.1), "mse")
+        with warnings.catch_warnings(record=True) as record:
+            warnings.simplefilter("always")
+            model.fit(ids, np.stack([y, y], 1), batch_size=4, epochs=2, shuffle=False, verbose=0)
+        told = [str(one.message) for one in record if issubclass(one.category, errors.DifferenceWarning)]
+        assert len(told) == warned, told
+    # The parts of token 5 are 0.25, 0.5 and 0.5: the loss is a mean over 8 numbers, 1 short of 2 and 2 short of 3.
+    assert re.search(r"RD35.*row 5 of .* was looked up 3 times; .* add up to 1\.5625; .* parts, 0\.5625", told[0]), told
+
+
 def test_datasets_of_refdist_are_read() -> None:
     x, y = rows(16)
     dataset = refdist.data.Dataset.from_tensor_slices((x, y)).batch(8)

@@ -20,6 +20,7 @@ Keras's own backend for TensorFlow puts tf.distribute.  What is made outside any
 * `randomness`: what seeds mean where several replicas draw.
 * `dtypes`: float64 stays float64.
 * `statistics`: the mean and the variance of a batch are computed as on TensorFlow.
+* `embeddings`: where a token is more than once in a batch, TensorFlow's squares of gradients are others.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ __all__ = ["connect"]
 # What is connected, by the backend of Keras.  JAX has 64 bits only where a program switches them on, and takes the
 # variance as TensorFlow does.
 _PARTS = {
-    "torch": ("variables", "optimizers", "losses", "trainer", "randomness", "dtypes", "statistics"),
+    "torch": ("variables", "optimizers", "losses", "trainer", "randomness", "dtypes", "statistics",
+              "embeddings"),
     "jax": ("variables", "optimizers", "losses", "without_fit", "randomness"),
 }
 

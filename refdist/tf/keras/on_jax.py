@@ -67,6 +67,10 @@ def unrecorded() -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def compare_parts(optimizer: Any, variables: Any) -> None:
+    """Nothing: the parts of a gradient are inside the function that JAX differentiates."""
+
+
 def step(optimizer: Any) -> AbstractContextManager[object]:
     """A block in which an optimizer takes its step, for all copies of its variables."""
     chooses = isinstance(optimizer, LossScaleOptimizer) or optimizer.use_ema or optimizer.gradient_accumulation_steps

@@ -112,6 +112,14 @@ def unrecorded() -> AbstractContextManager[object]:
     return block
 
 
+def compare_parts(optimizer: Any, variables: Any) -> None:
+    """Says where TensorFlow has other squares of the gradients of embeddings."""
+    from refdist.tf.keras import embeddings
+
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    embeddings.compare(inner, inner._trainable_variables if variables is None else variables)
+
+
 class step:  # noqa: N801 - written like a function
     """A block in which an optimizer takes its step, for all copies of its variables."""
 

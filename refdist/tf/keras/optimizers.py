@@ -71,6 +71,7 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
         replica: Any = context_stack.frame().replica
         if replica is None or not has_strategy():
             with library.unrecorded():  # it reads variables of which gradients are recorded
+                library.compare_parts(self, trainable_variables)
                 return original(self, grads, trainable_variables)
         grads, variables = list(grads), None if trainable_variables is None else list(trainable_variables)
         _check(self, replica.strategy, grads, variables)
@@ -82,6 +83,7 @@ def _apply(original: Callable[..., Any]) -> Callable[..., Any]:
             if clipped:
                 _compare(self, list(total.values()), clipped)
             with library.step(self):
+                library.compare_parts(self, variables)
                 original(self, [total.get(str(i)) for i in range(len(grads))], variables)
 
         if in_stateless_scope():
