@@ -211,3 +211,80 @@ def test_integers_of_64_bits_stay_so(tf: Any) -> None:
                           (tf.cumsum(x), [2**40, 2**40 + 3]), (tf.math.floordiv(x, 2), [2**39, 1]),
                           (tf.reduce_prod(x), 3 * 2**40)):
         assert array_of(found).dtype == np.int64 and array_of(found).tolist() == wanted
+
+
+def test_a_constant_has_the_shape_and_the_dtype_that_are_asked_for(tf: Any) -> None:
+    for made, wanted in ((tf.constant(3, shape=(2, 2)), np.full((2, 2), 3, "int32")),
+                         (tf.constant([1, 2, 3, 4], tf.float32, [2, 2]), np.float32([[1, 2], [3, 4]])),
+                         (tf.constant([[1, 2]], shape=[2]), np.int32([1, 2])),
+                         (tf.constant([1.0], shape=[3]), np.float32([1, 1, 1])),
+                         (tf.constant(np.array([300, 1]), tf.uint8), np.uint8([44, 1])),
+                         (tf.constant(np.array([1.5]), tf.int32), np.int32([1])),
+                         (tf.constant(np.float64(1.5), tf.float32), np.float32(1.5))):
+        assert array_of(made).dtype == wanted.dtype and array_of(made).tolist() == wanted.tolist()
+    for value, dtype, shape in (([1, 2, 3], None, [2, 2]), ([1.5], tf.int32, None)):
+        with pytest.raises((TypeError, refdist.errors.InvalidArgumentError),
+                           match="RD04.*3 numbers.*4|RD05" if tf is refdist.tf else None):
+            tf.constant(value, dtype, shape)
+
+
+def test_a_tape_gives_jacobians_and_the_variables_that_were_read(tf: Any) -> None:
+    a, b, x = tf.Variable([1.0, 2.0]), tf.Variable(3.0), tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y, z = a * a * b, x ** 3
+    assert array_of(tape.jacobian(y, a)).tolist() == [[6.0, 0.0], [0.0, 12.0]]
+    by_a, by_b, by_x = tape.jacobian(y, [a, b, x])
+    assert array_of(by_a)[1].tolist() == [0.0, 12.0] and array_of(by_b).tolist() == [1.0, 4.0] and by_x is None
+    assert array_of(tape.batch_jacobian(z, x)).tolist() == [[[3.0, 0.0], [0.0, 12.0]], [[27.0, 0.0], [0.0, 48.0]]]
+    assert [id(variable) for variable in tape.watched_variables()] == [id(a), id(b)]
+    with tf.GradientTape() as tape:
+        y = a * b
+    assert array_of(tape.jacobian(y, b)).tolist() == [1.0, 2.0]
+    with pytest.raises(RuntimeError):
+        tape.jacobian(y, b)
+
+
+def test_a_function_has_the_gradients_that_a_program_gives_it(tf: Any) -> None:
+    @tf.custom_gradient
+    def stable(x: Any) -> Any:
+        power = tf.exp(x)
+        return tf.math.log(1 + power), lambda upstream: upstream * (1 - 1 / (1 + power))
+
+    @tf.custom_gradient
+    def both(x: Any, y: Any) -> Any:
+        return (x + y, x * y), lambda first, second: (2.0 * first + second, 3.0 * second)
+
+    x, v = tf.constant(100.0), tf.Variable(2.0)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = stable(x)
+        total, product = both(v * 5.0, x)
+        outcome = total + 10.0 * product
+    assert array_of(tape.gradient(y, x)).item() == 1.0
+    assert [array_of(one).item() for one in tape.gradient(outcome, [v, x])] == [60.0, 30.0]
+
+
+def test_several_steps_of_a_model_without_a_strategy_are_one_execution(tf: Any) -> None:
+    x = np.arange(24, dtype="float32").reshape(8, 3) / 24
+    histories = []
+    for steps in (1, 2):
+        tf.keras.utils.set_random_seed(3)
+        model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse", steps_per_execution=steps)
+        history = model.fit(x, x.sum(1), batch_size=2, epochs=2, verbose=0, shuffle=False).history["loss"]
+        histories.append([*history, model.evaluate(x, x.sum(1), batch_size=3, verbose=0)])
+        assert model.predict(x, batch_size=3, verbose=0).shape == (8, 1)
+        assert str(model.optimizer.iterations.dtype) == "int64" and int(model.optimizer.iterations) == 8
+    np.testing.assert_allclose(histories[1], histories[0], rtol=1e-6)
+
+
+def test_initial_values_come_from_tensorflow_s_functions(tf: Any) -> None:
+    assert array_of(tf.zeros_initializer()((2,))).tolist() == [0.0, 0.0]
+    assert array_of(tf.ones_initializer()((1,), dtype="int32")).tolist() == [1]
+    assert array_of(tf.constant_initializer(3.0)((2,))).tolist() == [3.0, 3.0]
+    drawn = tf.random_normal_initializer(seed=3)((2,))
+    np.testing.assert_allclose(array_of(drawn), [-0.03357924, 0.08380252], rtol=1e-6)
+    drawn = tf.random_uniform_initializer(-1.0, 1.0, seed=3)((2,), dtype=tf.float64)
+    np.testing.assert_allclose(array_of(drawn), [0.13460605, -0.48359538], rtol=1e-6)
+    assert tf.version.VERSION.startswith("2.21") and tf.test.gpu_device_name() == ""

@@ -23,18 +23,18 @@ from refdist import compat, errors, nest, tpu, train
 from refdist import data as _data
 from refdist import nn as _nn
 from refdist import random as _random
-from refdist.array.backend import constant
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.data.spec import TensorSpec
 from refdist.tf import files as _files
 from refdist.tf import names as _names
+from refdist.tf.constants import constant
 from refdist.tf.dtypes import DTYPES, DType, as_dtype
 from refdist.tf.function import function
 from refdist.tf.names import Namespace as _Namespace
 from refdist.tf.printing import print_ as print
-from refdist.tf.settings import autograph, config, debugging, get_logger
+from refdist.tf.settings import autograph, config, debugging, get_logger, test
 from refdist.tf.shapes import TensorShape
 from refdist.tf.stand_in import install
 from refdist.variables.creation import variable_creator_scope
@@ -55,14 +55,15 @@ complex64, complex128 = DTYPES["complex64"], DTYPES["complex128"]
 half, double = float16, float64
 newaxis = None
 __version__ = "2.21.0+refdist"
+version = _Namespace("version", own={"VERSION": __version__, "GIT_VERSION": "refdist", "COMPILER_VERSION": ""})
 
 __all__ = [
     "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
     "as_dtype", "autograph", "bfloat16", "bool", "compat", "complex128", "complex64", "config", "constant", "data",
     "debugging", "device", "distribute", "double", "dtypes", "errors", "float16", "float32", "float64", "function",
     "get_logger", "half", "image", "install", "int16", "int32", "int64", "int8", "io", "linalg", "math", "nest",
-    "newaxis", "nn", "print", "random", "string", "tpu", "train", "uint16", "uint32", "uint64", "uint8",
-    "variable_creator_scope",
+    "newaxis", "nn", "print", "random", "string", "test", "tpu", "train", "uint16", "uint32", "uint64", "uint8",
+    "variable_creator_scope", "version",
 ]
 
 

@@ -14,10 +14,13 @@ from refdist.tf import operations, tensors
 
 # What Keras has by the same name.
 _KERAS = ("constraints", "initializers", "losses", "metrics", "optimizers", "regularizers")
-_OF_TAPES = ("GradientTape", "UnconnectedGradients")
+# What makes the values of variables, by the names that Keras has for it.
+_INITIALIZERS = {"zeros_initializer": "Zeros", "ones_initializer": "Ones", "constant_initializer": "Constant",
+                 "random_normal_initializer": "RandomNormal", "random_uniform_initializer": "RandomUniform"}
+_OF_TAPES = ("GradientTape", "UnconnectedGradients", "custom_gradient")
 _OF_FLOW = ("TensorArray", "control_dependencies", "init_scope", "name_scope")
 # The names of `tf` that are found when they are asked for.
-LATER = {"keras", "Module", "Tensor", *_KERAS, *_OF_FLOW, *_OF_TAPES,
+LATER = {"keras", "Module", "Tensor", *_KERAS, *_INITIALIZERS, *_OF_FLOW, *_OF_TAPES,
          *(path for path in operations.OPERATIONS if "." not in path)}
 
 
@@ -68,6 +71,8 @@ def later(face: ModuleType, name: str) -> Any:
     elif name == "Module":
         from refdist.tf.module import Module
         value = Module
+    elif name in _INITIALIZERS:
+        value = getattr(tensors.keras().initializers, _INITIALIZERS[name])
     elif name == "keras" or name in _KERAS:
         library = tensors.keras()
         value = library if name == "keras" else getattr(library, name)

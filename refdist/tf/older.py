@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from refdist import errors
-from refdist.tf.lookup import StringLookup
+from refdist.tf.vocabularies import StringLookup
 
 
 class Reduction:

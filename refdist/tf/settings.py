@@ -53,6 +53,33 @@ def functions_run_eagerly() -> bool:
     return True
 
 
+def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: object = None) -> bool:
+    """Whether there is a GPU, by the devices that the program may use.
+
+    Args:
+        cuda_only, min_cuda_compute_capability: without effect.
+
+    Source: tf.test.is_gpu_available.
+    """
+    return bool(devices.list_physical_devices("GPU"))
+
+
+def gpu_device_name() -> str:
+    """The name of the first GPU; empty where there is none.
+
+    Source: tf.test.gpu_device_name.
+    """
+    return "/device:GPU:0" if is_gpu_available() else ""
+
+
+def is_built_with_cuda() -> bool:
+    """False: devices are simulated, or those of a backend.
+
+    Source: tf.test.is_built_with_cuda.
+    """
+    return False
+
+
 def get_logger() -> logging.Logger:
     """The logger of the name "tensorflow", to which nothing is written here.
 
@@ -79,3 +106,6 @@ config = Namespace("config", devices, {
 autograph = Namespace("autograph", own={
     **_below("autograph"), "experimental": Namespace("autograph.experimental", own={"do_not_convert": do_not_convert})})
 debugging = Namespace("debugging", own=_below("debugging"))
+test = Namespace("test", own={
+    "is_gpu_available": is_gpu_available, "gpu_device_name": gpu_device_name, "is_built_with_cuda": is_built_with_cuda,
+    "is_built_with_gpu_support": is_built_with_cuda})

@@ -10,6 +10,7 @@ variable is the sum of theirs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -213,6 +214,86 @@ class GradientTape:
             self._reads.clear()
         return nest.pack_sequence_as(sources, results)
 
+    def watched_variables(self) -> tuple[Any, ...]:
+        """The variables that were read, or watched, in the order of their first reads.
+
+        Source: tf.GradientTape.watched_variables.
+        """
+        watched = [leaf for leaf in self._watched.values() if isinstance(leaf, (Variable, keras().Variable))]
+        reached = {id(variable): variable for variable in (*(read for read, _ in self._reads.values()), *watched)}
+        return tuple(reached.values())
+
+    def jacobian(self, target: Any, sources: Any,
+                 unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+                 parallel_iterations: object = None, experimental_use_pfor: bool = True) -> Any:
+        """The gradients of each number of the target with respect to the sources, in the structure of the sources.
+
+        Args:
+            target: a tensor.
+            sources: a variable, a watched tensor or one computed inside the tape, or a nest of them.
+            unconnected_gradients: what stands for a source on which the target does not depend: None or zeros.
+            parallel_iterations, experimental_use_pfor: without effect.
+
+        Returns:
+            For each source a tensor whose shape is that of the target followed by that of the source.
+
+        Raises:
+            What `gradient` raises.
+
+        Source: tf.GradientTape.jacobian.
+        """
+        whole = self._target(target, "GradientTape.jacobian")
+        rows = self._rows(whole, sources, unconnected_gradients)
+        shape = tuple(whole.shape)
+
+        def stacked(*parts: Any) -> Any:
+            return None if parts[0] is None else self._torch.stack(parts).reshape(shape + tuple(parts[0].shape))
+        return nest.map_structure(stacked, *rows)
+
+    def batch_jacobian(self, target: Any, source: Any,
+                       unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+                       parallel_iterations: object = None, experimental_use_pfor: bool = True) -> Any:
+        """The Jacobian of each row of the target with respect to the same row of the source.
+
+        Args:
+            target: a tensor, [rows, ...].
+            source: a tensor, [rows, ...], of which each row of the target depends on its own row alone.
+            unconnected_gradients: what is returned if it does not depend: None or zeros.
+            parallel_iterations, experimental_use_pfor: without effect.
+
+        Returns:
+            A tensor [rows, ...], with the other dimensions of the target followed by those of the source.
+
+        Raises:
+            What `gradient` raises.
+
+        Source: tf.GradientTape.batch_jacobian.
+        """
+        whole = self._target(target, "GradientTape.batch_jacobian")
+        with self._torch.enable_grad():
+            together = whole.reshape(len(whole), -1).sum(0)
+        parts = self._rows(together, source, unconnected_gradients)
+        if parts[0] is None:
+            return None
+        return self._torch.stack(parts, 1).reshape(tuple(whole.shape) + tuple(parts[0].shape[1:]))
+
+    def _rows(self, target: Any, sources: Any, unconnected: UnconnectedGradients | str) -> list[Any]:
+        # The gradients of each number of the target; the graph is needed until the last.
+        persistent, self._persistent = self._persistent, True
+        if self._used and not persistent:
+            self._persistent = False
+            self.gradient(target, sources)  # raises
+        try:
+            with self._torch.enable_grad():
+                numbers = target.reshape(-1).unbind()
+            return [self.gradient(number, sources, unconnected_gradients=unconnected) for number in numbers]
+        finally:
+            self._persistent = persistent
+            if not persistent:
+                if self._entered:
+                    self._stop()
+                self._reads.clear()
+
     def _leaves_of(self, source: Any, attempted: str) -> list[Any]:
         # The tensors whose gradients add up to that of the source; none where it cannot be connected.
         if isinstance(source, keras().Variable) and id(source) not in self._reads:
@@ -250,6 +331,67 @@ class GradientTape:
             [self._torch.ones_like(one) if seed is None else seed for one, seed in connected],
             retain_graph=again or self._persistent or self._nested, create_graph=again, allow_unused=True)
         return list(gradients)
+
+
+def custom_gradient(f: Any = None) -> Any:
+    """The function with gradients of the program's own.
+
+    Args:
+        f: a function of tensors that returns what it computes, and a function from the gradients of that to those of
+            its arguments.
+
+    >>> import refdist.tf as tf
+    >>> @tf.custom_gradient
+    ... def clipped(x):
+    ...     return tf.identity(x), lambda gradient: tf.clip_by_value(gradient, -1.0, 1.0)
+    >>> x = tf.convert_to_tensor(3.0)
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = clipped(x) * 5.0
+    >>> tape.gradient(y, x).numpy().tolist()
+    1.0
+
+    Raises:
+        RD20: Keras computes with JAX; or, in a call, the function reads a trainable variable, whose gradient it would
+            have to return, too.
+        RD34: in a call, more or fewer gradients than arguments.
+
+    Source: tf.custom_gradient.
+    """
+    library: Any = torch("tf.custom_gradient")
+
+    @functools.wraps(f)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        tensors = [tensor(argument) for argument in args]
+        shape: dict[str, Any] = {}
+
+        class Computed(library.autograd.Function):  # type: ignore[misc]
+            @staticmethod
+            def forward(context: Any, *values: Any) -> Any:
+                read: list[Any] = []
+                token = watchers.set((lambda variable, array: read.append(variable),))
+                try:
+                    result, shape["backward"] = f(*values, **kwargs)
+                finally:
+                    watchers.reset(token)
+                if any(variable.trainable for variable in read):
+                    raise errors.error("RD20", "tf.custom_gradient", f"the function reads the variable {read[0].name}, "
+                                       "and gradients are passed to arguments only", "Pass the variable's value as an "
+                                       "argument: `f(x, tf.convert_to_tensor(v))`.")
+                shape["result"] = result
+                return tuple(tensor(leaf) for leaf in nest.flatten(result))
+
+            @staticmethod
+            def backward(context: Any, *gradients: Any) -> Any:
+                given = nest.flatten(shape["backward"](*gradients))
+                if len(given) != len(args):
+                    raise errors.error("RD34", "tf.custom_gradient", f"the function has {len(args)} arguments, and "
+                                       f"{errors.counted(len(given), 'gradient')} came back", "Return one for each.")
+                return tuple(None if leaf is None else tensor(leaf) for leaf in given)
+
+        leaves = Computed.apply(*tensors)
+        return nest.pack_sequence_as(shape["result"], list(leaves))
+    return decorated
 
 
 def _differentiable(array: Any) -> bool:

@@ -9,3 +9,5 @@ def connect() -> None:
     """From now on the sum, the product and the matrix product of float64 are float64, and so with int64."""
     for name in ("float64", "int64"):
         dtypes.BIT64_TO_BIT32_DTYPE[name] = name
+    # What counts the steps of an optimizer.
+    dtypes.PYTHON_DTYPES_MAP["int"] = "int64"

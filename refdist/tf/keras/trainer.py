@@ -142,7 +142,7 @@ def _maker(name: str, gradients: bool) -> Callable[..., Any]:
         def make_function(self: Any, force: bool = False) -> Any:
             strategy = _strategy_of(self)
             if strategy is None:
-                return original(self, force)
+                return _without_strategy(self, name, original, force)
 
             def function(data: Any) -> Any:
                 for element in batches.Shared.of(strategy, data):
@@ -155,6 +155,25 @@ def _maker(name: str, gradients: bool) -> Callable[..., Any]:
     return make
 
 
+def _without_strategy(model: Any, name: str, make: Callable[..., Any], force: bool) -> Any:
+    # Keras on PyTorch makes a function of one step, and refuses several in one execution.
+    steps = model.steps_per_execution
+    if steps == 1 or (getattr(model, f"{name}_function") is not None and not force):
+        return make(model, force)
+    model.steps_per_execution = 1
+    try:
+        make(model, True)
+    finally:
+        model.steps_per_execution = steps
+    step = getattr(model, f"{name}_function")
+
+    def function(data: Any) -> Any:
+        results = [step([element]) for element in data]
+        return tree.map_structure(lambda *parts: torch.cat(parts), *results) if name == "predict" else results[-1]
+    setattr(model, f"{name}_function", function)
+    return function
+
+
 def _mean(strategy: Any, leaf: Any) -> Any:
     # One replica, of several workers, returns the tensor itself.
     is_reduced = isinstance(leaf, (DistributedValues, torch.Tensor))
@@ -165,7 +184,7 @@ def _make_predict(original: Callable[..., Any]) -> Callable[..., Any]:
     def make_function(self: Any, force: bool = False) -> Any:
         strategy = _strategy_of(self)
         if strategy is None:
-            return original(self, force)
+            return _without_strategy(self, "predict", original, force)
 
         def function(data: Any) -> Any:
             outputs = [tree.map_structure(lambda leaf: strategy.gather(leaf, axis=0),
