@@ -50,7 +50,7 @@ class Namespace(ModuleType):
                 raise
             operation = None
         if operation is None:
-            return vars(self._base)[name] if is_refdists else missing.refuse(self, name)
+            return vars(self._base)[name] if is_refdists else _refuse(self, name, self._path)
         setattr(self, name, operation)
         return operation
 
@@ -58,6 +58,21 @@ class Namespace(ModuleType):
         below = {path.rpartition(".")[2] for path in operations.OPERATIONS if path.rpartition(".")[0] == self._path}
         return sorted({*(name for name in vars(self) if name[0] != "_"), *(dir(self._base) if self._base else ()),
                        *below})
+
+
+def _refuse(module: ModuleType, name: str, path: str) -> object:
+    # A name of which nothing is known may be TensorFlow's: what there is, is said.
+    place = f"tf.{path}".rstrip(".")
+    try:
+        return missing.refuse(module, name)
+    except errors.MissingNameError:
+        raise
+    except AttributeError as error:
+        if name.startswith("_"):
+            raise
+        raise errors.error("RD20", f"{place}.{name}", f"refdist has no {name}",
+                           f"Compute it of what `dir({place})` lists, or, without gradients, in `tf.numpy_function`.",
+                           kind=errors.MissingNameError) from error
 
 
 def later(face: ModuleType, name: str) -> Any:
@@ -79,6 +94,6 @@ def later(face: ModuleType, name: str) -> Any:
     else:
         value = tensors.kind() if name == "Tensor" else operations.find(name)
     if value is None:
-        return missing.refuse(face, name)
+        return _refuse(face, name, "")
     setattr(face, name, value)
     return value
