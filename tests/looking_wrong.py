@@ -182,6 +182,47 @@ def divided_afterwards() -> None:
     _ = float(strategy.reduce("SUM", loss, axis=None)) / strategy.num_replicas_in_sync
 
 
+def means_of_tokens() -> None:
+    """The items of all rows are added and counted."""
+    def step(x: Any) -> Any:
+        items = x.reshape(-1)
+        total, count = replica().all_reduce("SUM", [np.square(items).sum(), np.float32(items.size)])
+        return total / count, replica().all_reduce("SUM", items.mean() * len(x)), replica().all_reduce(
+            "SUM", items.sum() / 21)
+
+    each(four(), step, rows=7)
+
+
+def statistics_of_all_rows() -> None:
+    """A variance, and weights of classes, from what all replicas have."""
+    def step(x: Any) -> Any:
+        rows = replica().all_reduce("SUM", float(len(x)))
+        mean = replica().all_reduce("SUM", x.sum(axis=0)) / rows
+        share = replica().all_reduce("SUM", (x > 3).sum(axis=0)) / rows
+        return replica().all_reduce("SUM", [np.square(x - mean).sum(axis=0), np.where(x > 3, 1 - share, share).sum()])
+
+    each(four(), step, rows=7)
+
+
+def one_column_each() -> None:
+    """Each replica adds the spread of its own item of what all have, and each has another one."""
+    strategy = four()
+    w = weights(strategy)
+    strategy.run(lambda: replica().all_reduce("SUM", np.std(w[replica().replica_id_in_sync_group % 2:])))
+
+
+def added_up_from_nothing() -> None:
+    """Sums that begin with zeros."""
+    def step(x: Any) -> Any:
+        total, count = np.zeros_like(x[0]), 0
+        for row in x:
+            total += row
+            count += 1
+        return replica().all_reduce("SUM", [total, np.zeros_like(total) + 1, np.float32(count), sum(x[:, 0] * 0 + 1)])
+
+    each(four(), step, rows=7)
+
+
 def scaled(mean: Any) -> Any:
     """The replica's share of a mean of means."""
     return mean / replica().num_replicas_in_sync
@@ -189,4 +230,5 @@ def scaled(mean: Any) -> Any:
 
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
          means_of_equal_parts, weighed_means, divided_by_the_own_rows_afterwards,
+         means_of_tokens, statistics_of_all_rows, one_column_each, added_up_from_nothing,
          shared_out_penalty, own_slices, half_squares, metric_of_the_mean]

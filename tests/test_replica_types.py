@@ -225,6 +225,9 @@ def labels_of_two() -> Any:
     (lambda x, y: x.sum() + 1, Of.DIFFERS), (lambda x, y: np.square(x.mean()), Of.DIFFERS),
     (lambda x, y: x.var(), Of.DIFFERS), (lambda x, y: np.max(x, axis=1).sum(), Of.SUM),
     (lambda x, y: np.linalg.norm(x, axis=1).mean(), Of.MEAN), (lambda x, y: np.linalg.norm(x), Of.DIFFERS),
+    (lambda x, y: np.zeros_like(x[0]) + x.sum(axis=0), Of.SUM), (lambda x, y: np.zeros_like(y) + 1, Of.UNKNOWN),
+    (lambda x, y: sum([x.sum(), x.sum()]), Of.SUM), (lambda x, y: 0.0 - x.mean(), Of.MEAN),
+    (lambda x, y: np.zeros_like(x) - x[:, 0:1], Of.UNKNOWN), (lambda x, y: np.zeros_like(x[0]) * x.mean(), Of.UNKNOWN),
     (lambda x, y: np.std(x, dtype=np.float64), Of.UNKNOWN), (lambda x, y: np.clip(x, 0, 2).mean(), Of.MEAN),
     (lambda x, y: float(x.mean()), Of.UNKNOWN),
 ])

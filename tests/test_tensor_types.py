@@ -63,6 +63,14 @@ def by_backward(loss: Callable[[Any, Any], Any], times: int = 1) -> Callable[[An
     return compute
 
 
+def zeroed(x: Any, w: Any) -> Any:
+    w = w.detach().clone().requires_grad_()
+    (x @ w).sum().backward()
+    w.grad.zero_()
+    (x @ w).mean().backward()
+    return w.grad
+
+
 def written(x: Any, w: Any) -> Any:
     w = w.clone()
     w.view(-1)[0] = 2.0
@@ -95,10 +103,15 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: F.layer_norm(w, (3,)).logsumexp(0), Of.SAME), (lambda x, w: F.dropout(w), Of.UNKNOWN),
     (lambda x, w: w[0], Of.SAME), (lambda x, w: w[torch.zeros(1, dtype=torch.long)], Of.UNKNOWN),
     (lambda x, w: F.mse_loss(w, w), Of.SAME), (lambda x, w: F.mse_loss(w, torch.zeros(3)), Of.UNKNOWN),
+    (lambda x, w: torch.zeros(3) + w, Of.SAME), (lambda x, w: torch.zeros_like(w).add_(x.mean(dim=0)), Of.MEAN),
+    (lambda x, w: torch.zeros(3) + 1, Of.UNKNOWN), (lambda x, w: torch.zeros(3), Of.UNKNOWN),
+    (lambda x, w: torch.zeros(1) + x.sum() + x.mean(), Of.DIFFERS), (lambda x, w: sum([x.sum(), x.sum()]), Of.SUM),
+    (lambda x, w: torch.zeros(5, 2) + x[:, 0], Of.UNKNOWN), (lambda x, w: x.sum() + 1, Of.DIFFERS),
     (lambda x, w: x.T @ x, Of.DIFFERS), (lambda x, w: w.clone().add_(x.sum(dim=0)), Of.DIFFERS),
     (written, Of.UNKNOWN),
     (by_grad(lambda x, w: (x @ w).sum()), Of.SUM), (by_grad(lambda x, w: (x @ w).mean()), Of.MEAN),
     (by_grad(lambda x, w: (w * w).sum()), Of.SAME), (by_grad(lambda x, w: torch.cumsum(x @ w, 0).sum()), Of.UNKNOWN),
+    (lambda x, w: zeroed(x, w), Of.MEAN),
     (by_backward(lambda x, w: (x @ w).mean()), Of.MEAN), (by_backward(lambda x, w: (x @ w).sum(), 2), Of.SUM),
 ])
 def test_functions_of_pytorch_make_of_types_what_numpys_do(compute: Callable[[Any, Any], Any], of: Of) -> None:
@@ -191,6 +204,27 @@ def test_tokens_of_rows_are_averaged_as_rows_are(loss: Callable[[Any], Any]) -> 
     assert "[RD38]" in str(finding.message) and "rows (2, 2, 2, 2)" in str(finding.message)
     assert findings(lambda: each(lambda x: replica().all_reduce("SUM", x.view(-1).mean() * len(x)))) == []
     assert findings(lambda: each(lambda x: replica().all_reduce("SUM", x.view(-1).sum() / 24))) == []
+
+
+def test_what_only_looks_like_the_same_or_a_mean_is_left_alone() -> None:
+    models = [torch.nn.Linear(3, 1) for _ in range(5)]
+
+    def step(x: Any) -> list[Any]:
+        own, shared = models[replica().replica_id_in_sync_group], models[4]
+        everything = replica().all_gather(x, axis=0)
+        loss = F.mse_loss(shared(x)[:, 0], x[:, 0], reduction="sum") / 5
+        loss = loss + 0.01 * shared.weight.square().sum() / replica().num_replicas_in_sync
+        count, hits = torch.zeros(()), torch.zeros(2)
+        for i in range(len(x)):
+            count += 1
+            hits[0] += x[i, 0] > 2
+        reduce = replica().all_reduce
+        reduce("MEAN", torch.autograd.grad(F.mse_loss(shared(everything)[:, 0], everything[:, 0]), [shared.weight])[0])
+        return [reduce("SUM", one) for one in (
+            F.mse_loss(own(everything)[:, 0], everything[:, 0]).detach(), torch.autograd.grad(loss, [shared.weight])[0],
+            count, hits, torch.ones(()), torch.full((2,), 2.0), torch.tensor(1.0))]
+
+    assert findings(lambda: each(step, rows=5)) == []
 
 
 @pytest.mark.parametrize("mean", [

@@ -115,6 +115,8 @@ class ReplicaType:
 
 
 UNKNOWN = ReplicaType(Of.UNKNOWN, "")
+# Of what was filled with zeros: what is added to it first decides.
+ZEROS = ReplicaType(Of.UNKNOWN, "")
 # By what they were derived from.
 _kept: dict[Hashable, ReplicaType] = {}
 
@@ -429,6 +431,10 @@ def _elementwise(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: An
 def combined(frame: FrameType, operation: Operation, step: str, inputs: Sequence[Any], result: Any) -> ReplicaType:
     """The type of what an operation on items gives."""
     kinds = [type_of(one) for one in inputs]
+    if operation is Operation.ADD and len(inputs) == 2:
+        for one, other, kind in zip(inputs, inputs[::-1], kinds[::-1], strict=True):
+            if type_of(one) is ZEROS or (type(one) in (int, float) and one == 0):  # as in sum()
+                return kind if kind.of is not Of.ROWS or np.shape(result) == _shape(other) else UNKNOWN
     if len(inputs) == 1:
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
@@ -701,7 +707,8 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.mean: _mean, np.dot: _dot, np.transpose: _transpose, np.reshape: _reshape,
     np.where: _where,
     np.sum: lambda a, axis=None, *args, **options: np.add.reduce(a, axis, *args, **options),
-    np.linalg.norm: _norm,
+    np.linalg.norm: _norm, np.zeros_like: lambda a, *args, **options: typed(
+        np.zeros_like(plain(a), *args, **options), ZEROS),
     **{function: _of_axis(function) for function in (np.std, np.var, np.max, np.amax, np.min, np.amin, np.prod,
                                                      np.median)},
     **{getattr(np, name): _through_method(name) for name in ("ravel", "copy", "clip", "squeeze")}}

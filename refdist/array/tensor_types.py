@@ -23,6 +23,7 @@ from typing import Any
 
 from refdist.array.replica_types import (
     UNKNOWN,
+    ZEROS,
     ReplicaType,
     along,
     chosen,
@@ -72,6 +73,7 @@ _LAYERS = _names("""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_po
 _DRAWING = _names("batch_norm dropout")
 # The same, where the dimension is not that of the rows.
 _ALONG_ITEMS = _names("softmax log_softmax gather take_along_dim index_select cumsum normalize")
+_ZEROS = _names("zeros zeros_like new_zeros zero_")
 _CHOOSING = _names("__getitem__ masked_select")
 _LOSSES = _names("""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
     binary_cross_entropy_with_logits soft_margin_loss""")
@@ -178,6 +180,8 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
     first = type_of(args[0])
     if name in _KEEPING:
         return first
+    if name in _ZEROS:
+        return ZEROS
     if all(type_of(argument) is UNKNOWN for argument in args):
         return UNKNOWN
     if name in _OPERATION_OF and not any(kwargs.values()) and 0 < len(args) <= 3:
@@ -241,7 +245,10 @@ def _backward(frame: FrameType, function: Any, args: Any, kwargs: Any) -> Any:
         gradient(frame, type_of(args[0])))
     for leaf, had in zip(leaves, before, strict=True):
         if leaf.grad is not None:
-            typed(leaf.grad, kind if had is None or ADDING[had.of].get(kind.of) is had.of is kind.of else UNKNOWN)
+            if had is not None and had is not ZEROS and not ADDING[had.of].get(kind.of) is had.of is kind.of:
+                typed(leaf.grad, UNKNOWN)
+            else:
+                typed(leaf.grad, kind)
     return result
 
 

@@ -34,6 +34,8 @@ from refdist.insight.trial import Trial
 _MOST_ROWS = 1_000_000
 # Calls whose result need not be the same on another number of replicas.
 _JOINING = ("merge_call", "gather", "all_gather", "Strategy.gather")
+_BY_THE_BATCH = ("Divide by the global batch (`nn.compute_average_loss(loss, global_batch_size=...)`), or reduce with "
+                 "MEAN.")
 _FOLD_IN = ("Make a key for each replica from it: jax.random.fold_in(key, context.replica_id_in_sync_group), outside "
             "of what JAX compiles, or with the replica as an argument.")
 # Of numbers that were printed, with few digits.
@@ -73,6 +75,7 @@ class Case:
         self.counts = first.setting.replicas, second.setting.replicas
         self._all = meetings(second)
         self.aligned = True
+        self._harmless: dict[tuple[str, ...], float] = {}  # by call and line, factors that are divided by later
         self.meeting = next(self._differing(), None) or next(self._read(), None)
 
     def _differing(self) -> Iterator[tuple[Meeting, Meeting]]:
@@ -83,6 +86,11 @@ class Case:
             theirs.setdefault((one.call,), []).append(one)
         taken: Counter[tuple[str, ...]] = Counter()
         until = self.parting.points[1]
+        # Where what parts was still the same after it, a factor did no harm: the program divides by it.
+        equal = {point.step: point.at for point in points_of(self.second)
+                 if until is not None and point.name == until.name and point.at < until.at}
+        harmless = self._harmless
+        others_differ: list[tuple[Meeting, Meeting]] = []
         for two in self._all:
             key: tuple[str, ...] = (two.call, two.line) if two.line else (two.call,)
             others = theirs.get(key, [])
@@ -100,8 +108,16 @@ class Case:
             x, y = _items(one.received), _items(two.received)
             counts = _all_are(x, self.counts[0]) and _all_are(y, self.counts[1])
             parts_here = two.call.endswith(f" of variable {self.parting.name}:0")
-            if x and (parts_here or not counts) and not _near(x, y, _loosest(one, two)):
+            if not x or (counts and not parts_here) or _near(x, y, _loosest(one, two)):
+                continue
+            factor = _factor_between(x, y)
+            if factor is not None and two.step < self.parting.step and two.at < equal.get(two.step, 0):
+                harmless[key] = factor
+            elif factor is None or key not in harmless or not _near([factor], [harmless[key]], 1e-3):
                 yield one, two
+                continue
+            others_differ.append((one, two))
+        yield from others_differ
 
     def _read(self) -> Iterator[tuple[Meeting, Meeting]]:
         here, there = self.parting.points
@@ -143,6 +159,18 @@ class Case:
             found.append([x - y for x, y in zip(_items(point.value), then, strict=False)])
         return found[0], found[1]
 
+    def is_divided(self) -> bool:
+        """Whether what the first call that differs has given is divided by the number of replicas later."""
+        assert self.meeting is not None
+        one, two = self.meeting
+        changes, times = self.changes(), self.counts[0] / self.counts[1]
+        if changes is not None and len(changes[0]) == len(changes[1]) == len(_items(one.received)):
+            here, there = (_factor_between(_items(meeting.received), change)
+                           for meeting, change in zip(self.meeting, changes, strict=True))
+            if here is not None and there is not None:
+                return _near([here * times], [there], 1e-3)
+        return ((two.call, two.line) if two.line else (two.call,)) in self._harmless
+
     def op(self) -> str | None:
         """What the first call that differs does with what replicas contribute: "SUM", "MEAN", "ONLY_FIRST_REPLICA"."""
         assert self.meeting is not None
@@ -168,6 +196,13 @@ class Case:
         contributed = _items(meeting.contributed[min(meeting.contributed)])
         return next((one for one in self._all if one.run == meeting.run and one.at < meeting.at
                      and one.call == "all_reduce" and _is_multiple(contributed, _items(one.received))), None)
+
+
+def _factor_between(items: list[Any], others: list[Any]) -> float | None:
+    # By what all of the first are multiplied; None where that is not one factor.
+    most = max(range(len(items)), key=lambda i: abs(items[i]))
+    factor = others[most] / items[most] if items[most] and len(items) == len(others) else None
+    return factor if factor is not None and _near([item * factor for item in items], others, 1e-5) else None
 
 
 def _is_multiple(items: list[Any], of: list[Any]) -> bool:
@@ -353,6 +388,10 @@ def _scaled(case: Case) -> Cause | None:
     parts, op = case.parts(), case.op()
     alike = len(parts) > 1 and all(_near(part, parts[0], 1e-5) for part in parts)
     factor = b / a
+    changes = case.changes()
+    if case.shaken is not None and changes is not None and not _near([factor * item for item in changes[0]], changes[1],
+                                                                     1e-3):
+        return None  # the factor may be divided by, and the order of the replicas decides
     if _near([factor * item for item in x], y, _loosest(one, two)):
         times = f"{factor:g} times what it is on {a}"
         if alike:
@@ -373,9 +412,7 @@ def _scaled(case: Case) -> Cause | None:
                                           f"value, {_text(two)}", "Sum what differs between replicas; add what is the "
                                           "same on all after the reduction, or use MEAN.")
         return Cause("MEANS SUMMED", f"{where} gets {times}: each replica contributes a mean over its own rows, "
-                     f"{_parts(two.contributed)}, and the sum of {b} means is {b} means",
-                     "Divide by the global batch (`nn.compute_average_loss(loss, global_batch_size=...)`), or reduce "
-                     "with MEAN.")
+                     f"{_parts(two.contributed)}, and the sum of {b} means is {b} means", _BY_THE_BATCH)
     if _near([item / factor for item in x], y, _loosest(one, two)):
         if alike and _written_as_reduced(case) is not None:
             return _multiplied(f"{where} gets 1/{factor:g} of what it is on {a}")
@@ -398,20 +435,41 @@ def _undistributed(case: Case, told: str) -> Cause | None:
 
 def _means(case: Case) -> Cause | None:
     rows = case.rows()
-    if case.meeting is None or rows is None or len(set(rows)) < 2 or case.op() != "MEAN":
+    if case.meeting is None or rows is None or len(set(rows)) < 2 or case.op() not in ("MEAN", "SUM"):
         return None
     one, two = case.meeting
-    parts, alone = case.parts(), case.alone()
-    if len(parts) != len(rows) or len({*map(len, parts)}) > 1:
+    parts, alone, op = case.parts(), case.alone(), case.op()
+    if len(parts) != len(rows) or len({*map(len, parts)}) > 1 or (op == "SUM" and alone is None):
         return None
     # Weighed by the rows, it is the mean over all.
     weighed = [sum(count * item for count, item in zip(rows, items, strict=True) if count) / sum(rows)
                for items in zip(*parts, strict=True)]
     if alone is not None and not _near(weighed, alone, _loosest(one, two)):
         return None
-    return Cause("MEAN OF MEANS", f"{two.call} at {_short(two.line)} takes the mean of what replicas contribute, and "
+    if op == "SUM" and not case.is_divided():
+        return Cause("MEANS SUMMED", f"{two.call} at {_short(two.line)} takes the sum of what replicas contribute: "
+                     f"each contributes a mean over its own {', '.join(map(str, rows))} rows, "
+                     f"{_parts(two.contributed)}", _BY_THE_BATCH)
+    takes = "mean of what replicas contribute" if op == "MEAN" else "sum of means, which is divided by their number"
+    return Cause("MEAN OF MEANS", f"{two.call} at {_short(two.line)} takes the {takes}, and "
                  f"they have {', '.join(map(str, rows))} rows: the mean of their means is not the mean over all rows",
                  "Sum over rows, reduce the sums and the numbers of rows with SUM, and divide; or drop the remainder.")
+
+
+def _extremes(case: Case) -> Cause | None:
+    if case.meeting is None or case.shaken is not None or case.op() not in ("MEAN", "SUM"):
+        return None
+    one, two = case.meeting
+    parts, alone = case.parts(), case.alone()
+    if alone is None or not alone or len({len(part) for part in (alone, *parts)}) > 1:
+        return None
+    for what, choose in (("largest", max), ("smallest", min)):
+        if _near([choose(items) for items in zip(*parts, strict=True)], alone, _loosest(one, two)):
+            return Cause("ROWS OF ONE REPLICA", f"{two.call} at {_short(two.line)} reduces {_parts(two.contributed)} "
+                         f"with {two.op or case.op()}; the {what} of them is what is contributed on {case.counts[0]}: "
+                         f"each replica takes the {what} of its own rows", "Gather what each replica has, with "
+                         f"all_gather or `strategy.gather`, and take the {what} of that.")
+    return None
 
 
 def _changes(case: Case) -> Cause | None:
@@ -497,7 +555,7 @@ def _alike_seeded(case: Case) -> Cause | None:
 
 def _alike_keys(case: Case) -> Cause | None:
     # What is drawn for rows has another shape on another number of replicas; weights that replicas make have the same.
-    here = {(key.line, key.shape) for key in case.first.keys if key.is_drawn}
+    here = _drawn_with_keys(case.first)
     drawn = [key for key in case.second.keys
              if key.is_drawn and key.replica is not None and (key.line, key.shape) not in here]
     by_key: dict[tuple[str, str], set[int]] = {}
@@ -520,6 +578,10 @@ def _alike_keys(case: Case) -> Cause | None:
         return None  # a replica may have a key of its own
     return Cause("ONE SEED", f"replicas draw random numbers ({_short(traced[0].line)}) with a key of JAX that is made "
                  f"from one seed ({_short(next(iter(seeds)))}), so all of them draw the same", _FOLD_IN)
+
+
+def _drawn_with_keys(trial: Trial) -> set[tuple[str, str | None]]:
+    return {(key.line, key.shape) for key in trial.keys if key.is_drawn}
 
 
 def _shared_generator(case: Case) -> Cause | None:
@@ -549,10 +611,14 @@ def _state(case: Case) -> Cause | None:
 
 def _own_generator(case: Case) -> Cause | None:
     draw = next((one for one in case.second.draws if one.replica is not None and one.maker is not None), None)
-    return draw and Cause("RANDOM NUMBERS OF EACH REPLICA", "each replica draws numbers of its own "
-                          f"({_short(draw.line)}), which with another number of replicas are others; that is no "
-                          "mistake, and hides any other",
-                          "Compare without them: no dropout, no augmentation.")
+    keyed = next((key for key in case.second.keys if key.is_drawn and key.replica is not None
+                  and (key.line, key.shape) not in _drawn_with_keys(case.first)), None)
+    line = draw.line if draw is not None else None if keyed is None else keyed.line
+    if line is None:
+        return None
+    return Cause("RANDOM NUMBERS OF EACH REPLICA", f"each replica draws numbers of its own ({_short(line)}), which "
+                 "with another number of replicas are others; that is no mistake, and hides any other",
+                 "Compare without them: no dropout, no augmentation.")
 
 
 def unknown(case: Case) -> Cause:
@@ -605,7 +671,7 @@ def of_order(case: Case) -> Cause:
 
 _CAUSES: tuple[Callable[[Case], Cause | None], ...] = (
     _batch, _rows, _not_finite, _first_only, _scaled, _changes, _alike_seeded, _alike_keys, _shared_generator, _means,
-    _state, _own_generator, _after_reducing)
+    _state, _own_generator, _after_reducing, _extremes)
 
 
 def _seen(trial: Trial) -> tuple[Counter[int] | None, int]:

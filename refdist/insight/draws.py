@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refdist.core import call_site, context_stack
+from refdist.insight.imports import when_imported
 
 GLOBAL = "global"
 _SEEDS = {"seed", "setstate", "set_state"}
@@ -56,12 +57,15 @@ class Draws:
         self.found: dict[Draw, None] = {}
         self._state: Any = None  # of PyTorch's global generator
         self._seeding: set[int | None] = set()  # replicas that seed it, of which each has a state of its own
-        self._watched = False  # PyTorch
+        # Its generators that the program has made outside replicas: where, and their states.
+        self._generators: dict[Any, tuple[str, Any]] = {}
         for module, owner in ((random, random._inst), (np.random, np.random.mtrand._rand)):
             for name in dir(module):
                 method = getattr(module, name)
                 if getattr(method, "__self__", None) is owner and not name.startswith(("_", "get")):
                     setattr(module, name, self._of_a_module(name, method))
+        for name in ("seed", "sample", "ranf"):  # functions, in NumPy 2
+            setattr(np.random, name, self._of_a_module(name, getattr(np.random, name)))
         make = np.random.default_rng
 
         @functools.wraps(make)
@@ -75,21 +79,31 @@ class Draws:
             return _watched(generator, lambda at: self._add(Draw(line, maker, at, _replica())))
 
         np.random.default_rng = default_rng
+        when_imported("torch", self._watch)
 
-    def of_pytorch(self) -> None:
-        """Watches how PyTorch is seeded, where it has been imported by now."""
+    def _watch(self, torch: Any) -> None:
+        torch.manual_seed = self._of_a_seed(torch.manual_seed)
+        torch.Generator = self._of_generators(torch.Generator)
+
+    def of_a_run(self) -> None:
+        """Notes the states of PyTorch's generators, where that is imported, before replicas run."""
         torch: Any = sys.modules.get("torch")
-        if torch is None:
+        if not hasattr(torch, "default_generator"):
             return
-        if not self._watched:
-            self._watched = True
-            torch.manual_seed = self._of_a_seed(torch.manual_seed)
-            torch.Generator = self._of_generators(torch.Generator)
         self._state = torch.default_generator.get_state()
+        for generator, (made, _) in list(self._generators.items()):  # the program may have drawn, too
+            self._generators[generator] = made, generator.get_state()
 
     def of_a_replica(self, replica: int, line: str) -> None:
-        """Sees whether a replica, which ends a run that was begun at this line, has drawn from PyTorch's generator."""
-        if self._state is None or replica in self._seeding:
+        """Sees whether a replica, which ends a run that was begun at this line, has drawn from PyTorch's generators."""
+        if self._state is None:
+            return
+        for generator, (made, before) in list(self._generators.items()):
+            state = generator.get_state()
+            if not bool((state == before).all()):
+                self._generators[generator] = made, state
+                self._add(Draw(made, None, line, replica))
+        if replica in self._seeding:
             return
         state = sys.modules["torch"].default_generator.get_state()
         if not bool((state == self._state).all()):
@@ -116,8 +130,15 @@ class Draws:
                 self._seed(_line(), seed)
             return kind.manual_seed(generator, seed)
 
+        def make(of: Any, *args: Any, **kwargs: Any) -> Any:
+            generator = kind.__new__(of, *args, **kwargs)
+            line = _line()
+            if line is not None and _replica() is None and len(self._generators) < 1000:
+                self._generators[generator] = line, generator.get_state()
+            return generator
+
         metaclass = type("type", (type(kind),), {"__instancecheck__": is_instance})
-        return metaclass("Generator", (kind,), {"manual_seed": manual_seed, "__module__": "torch"})
+        return metaclass("Generator", (kind,), {"__new__": make, "manual_seed": manual_seed, "__module__": "torch"})
 
     def _seed(self, line: str | None, seed: object) -> None:
         if line is not None and isinstance(seed, (int, np.integer)):

@@ -8,20 +8,17 @@ where it is drawn, and what else was done with keys, can be said.
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refdist.core import call_site, context_stack, scaling
+from refdist.insight.imports import when_imported
 
-_MODULE = "jax.random"
 _MAKING = ("key", "PRNGKey")
 _DERIVING = ("fold_in", "split")
 _MOST = 1000
@@ -64,10 +61,7 @@ class Keys:
 
     def __init__(self) -> None:
         self.found: dict[Key, None] = {}
-        if _MODULE in sys.modules:
-            self._watch(sys.modules[_MODULE])
-        else:
-            sys.meta_path.insert(0, _Finder(self._watch))
+        when_imported("jax.random", self._watch)
 
     def _watch(self, module: ModuleType) -> None:
         for name in dir(module):
@@ -87,29 +81,6 @@ class Keys:
             return result
 
         return call
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Hands on a module when it has been imported."""
-
-    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
-        self._imported = imported
-
-    def find_spec(self, name: str, path: Sequence[str] | None,
-                  target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def then_watch(module: ModuleType) -> None:
-                execute(module)
-                self._imported(module)
-
-            spec.loader.exec_module = then_watch  # type: ignore[method-assign]
-        return spec
 
 
 def _takes_a_key(function: object) -> bool:

@@ -221,8 +221,8 @@ class _Recorder(record_to):
         self._taken_by(self._kept)
 
     def _kept(self, raw: Raw) -> None:
-        if raw[1] == "run":  # a library that replicas use has been imported by now
-            self._draws.of_pytorch()
+        if raw[1] == "run":
+            self._draws.of_a_run()
             self._line = next(map(str, raw[4]["site"]), "")
         elif raw[1] == "end" and raw[3][1] is not None:
             self._draws.of_a_replica(raw[3][1], self._line)

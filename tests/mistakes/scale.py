@@ -204,6 +204,32 @@ def mean_of_items() -> None:
     each(four(), step)
 
 
+def uneven_means_summed() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub(0.1 * np.asarray(x.mean(axis=0))), rows=7)
+
+
+def uneven_means_summed_and_divided() -> None:
+    # Right in the first step, where all replicas have as many rows; in the second one has fewer.
+    strategy = four()
+    w = weights(strategy, Aggregation.ONLY_FIRST_REPLICA)
+    rows = refdist.data.Dataset.from_tensor_slices(np.concatenate([ROWS, ROWS[:7]])).batch(8)
+
+    def step(x: Any) -> None:
+        total = replica().all_reduce("SUM", x.mean(axis=0))
+        w.assign_sub(0.1 * total / strategy.num_replicas_in_sync)
+
+    for x in strategy.experimental_distribute_dataset(rows):
+        strategy.run(step, (x,))
+
+
+def mean_of_the_largest() -> float:
+    strategy = four()
+    losses = [strategy.run(lambda x: x.max(), (x,)) for x in batches(strategy, batch=4)]
+    return max(float(strategy.reduce("MEAN", loss, axis=None)) for loss in losses)
+
+
 MISTAKES = [
     (16, nan_of_one_replica, "warns RD42"),
     (16, log_of_zero, "warns RD42"),
@@ -234,5 +260,8 @@ MISTAKES = [
     (27, metric_of_means, "compare MEANS SUMMED"),
     (0, spread_of_the_weights, "warns RD37"),
     (27, mean_of_items, "warns RD38"),
+    (27, uneven_means_summed, "compare MEANS SUMMED"),
+    (28, uneven_means_summed_and_divided, "compare MEAN OF MEANS"),
+    (0, mean_of_the_largest, "compare ROWS OF ONE REPLICA"),
     (0, accumulated_and_reduced_each_time, "warns RD37"),
 ]

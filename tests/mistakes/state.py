@@ -137,6 +137,18 @@ def nan_beside_a_question() -> None:
         each(four(), step)
 
 
+def global_seed_of_each_replica() -> None:
+    # Each replica seeds the global generator, all alike.
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        np.random.seed(42)
+        w.assign_sub((x + np.random.randn(*x.shape).astype(np.float32)).sum(axis=0))
+
+    each(strategy, step)
+
+
 MISTAKES = [
     (37, global_random_state, "compare GLOBAL RANDOM STATE"),
     (37, shared_counter, "compare SHARED PYTHON STATE"),
@@ -150,6 +162,7 @@ MISTAKES = [
     (0, negatives_of_the_own_batch, "compare ROWS OF ONE REPLICA"),
     (0, statistics_of_the_own_batch, "compare ROWS OF ONE REPLICA"),
     (0, written_in_a_default, "compare SHARED PYTHON STATE"),
+    (38, global_seed_of_each_replica, "compare ONE SEED"),
     (16, nan_beside_a_question, "warns RD42"),
     (0, first_rows_for_all, "compare NOT DISTRIBUTED"),
 ]

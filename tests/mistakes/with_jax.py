@@ -93,15 +93,26 @@ def dropout_of_a_key_in_compiled_code() -> None:
         strategy.run(lambda x, key: w.assign_sub(0.01 * np.asarray(dropped(np.asarray(x), key))), (x, now))
 
 
-def statistics_beside_a_right_key() -> None:
-    # The keys are those of the replicas, and what each draws for itself is the same on purpose: neither is the mistake.
+def norm_beside_weights_of_one_key() -> None:
+    # What replicas draw is the same on purpose, and not the mistake.
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        scale = jax.random.normal(jax.random.key(1), (3,))
+        w.assign_sub(np.asarray((x * scale / np.linalg.norm(x)).sum(axis=0)))
+
+    each(strategy, step)
+
+
+def dropout_of_own_keys() -> None:
+    # No mistake, and it is said that it is none.
     strategy, key = four(), jax.random.key(3)
     w = weights(strategy, Aggregation.SUM)
 
     def step(x: Any) -> None:
         own = jax.random.fold_in(key, replica().replica_id_in_sync_group)
-        noise = 0 * jax.random.normal(own, x.shape) + jax.random.normal(jax.random.key(1), (3,))
-        w.assign_sub(np.asarray(((x + noise) / np.linalg.norm(x)).sum(axis=0)))
+        w.assign_sub(0.01 * np.asarray((x * jax.random.bernoulli(own, 0.5, x.shape)).sum(axis=0)))
 
     each(strategy, step)
 
@@ -143,7 +154,8 @@ MISTAKES = [
     (38, dropout_of_one_key, "compare ONE SEED"),
     (38, dropout_of_a_key_from_outside, "compare ONE SEED"),
     (38, dropout_of_a_key_in_compiled_code, "compare ONE SEED"),
-    (0, statistics_beside_a_right_key, "compare ROWS OF ONE REPLICA"),
+    (0, norm_beside_weights_of_one_key, "compare ROWS OF ONE REPLICA"),
+    (0, dropout_of_own_keys, "compare RANDOM NUMBERS OF EACH REPLICA"),
     (0, collective_under_grad, "raises RD25"),
     (16, nan_of_an_empty_part, "warns RD42"),
     (3, order_of_keys, "warns RD48"),

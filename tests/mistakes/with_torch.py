@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from silent_mistakes import Aggregation, each, four, replica, total, weights
+from silent_mistakes import Aggregation, batches, each, four, replica, total, weights
 
 import refdist
 
@@ -229,6 +229,48 @@ def losses_of_chosen_items() -> None:
     tensors(four(), step)
 
 
+def accumulated_and_reduced_again() -> None:
+    # Gradients of parts of the rows are reduced each, added up, and reduced once more.
+    weight = torch.nn.Parameter(torch.ones(3))
+
+    def step(x: Any) -> Any:
+        total = torch.zeros_like(weight)
+        for part in (x[:1], x[1:]):
+            [g] = torch.autograd.grad(mean_squares(part @ weight, part[:, 0]), [weight])
+            total += replica().all_reduce("MEAN", g) / 2
+        return replica().all_reduce("SUM", total)  # here
+
+    tensors(four(), step)
+
+
+def generator_made_outside() -> None:
+    strategy, generator = four(), torch.Generator().manual_seed(0)
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        kept = torch.bernoulli(torch.full(x.shape, 0.5), generator=generator)
+        w.assign_sub(0.01 * (x * kept).sum(dim=0).numpy())
+
+    tensors(strategy, step)
+
+
+def gradients_of_a_shared_model_one_by_one() -> Any:
+    # The sums are divided by the number of replicas; but where one replica waits, another computes its gradients.
+    strategy, model = four(), torch.nn.Linear(3, 1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(0.5)
+
+    def averaged(x: Any) -> Any:
+        model.zero_grad()
+        mean_squares(model(x)[:, 0], x[:, 0]).backward()
+        return [replica().all_reduce("SUM", parameter.grad) / strategy.num_replicas_in_sync
+                for parameter in model.parameters()]
+
+    results = [strategy.run(lambda x: averaged(torch.as_tensor(x)), (x,)) for x in batches(strategy)]
+    return [np.asarray(strategy.experimental_local_results(part)[0]) for part in results[0]]
+
+
 MISTAKES = [
     (27, gradients_of_means_summed, "warns RD38"),
     (0, mean_of_gradients_of_sums, "warns RD39"),
@@ -244,6 +286,9 @@ MISTAKES = [
     (37, model_shared_by_replicas, "compare SHARED PYTHON STATE"),
     (0, norm_of_the_own_gradient, "compare ROWS OF ONE REPLICA"),
     (23, part_of_a_metric_as_the_total, "warns RD41"),
+    (37, generator_made_outside, "compare SHARED GENERATOR"),
+    (37, gradients_of_a_shared_model_one_by_one, "compare SHARED PYTHON STATE"),
+    (26, accumulated_and_reduced_again, "warns RD37"),
     (30, gradients_of_gathered_rows, "warns RD37"),
     (0, penalty_of_a_model, "warns RD37"),
     (27, losses_of_tokens, "warns RD38"),
