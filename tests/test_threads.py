@@ -541,7 +541,7 @@ def test_a_signal_handler_that_reads_the_iterator_that_it_interrupts_is_told_so(
     raised = []
 
     def handler(number: int, frame: object) -> None:
-        with pytest.raises(RuntimeError, match=r"RD09.*its next element is being made") as error:
+        with pytest.raises(RuntimeError, match=r"RD09.*its next element is being produced") as error:
             next(numbers)
         raised.append(error)
 

@@ -157,7 +157,8 @@ ASKED: list[tuple[Callable[[], None], str, str, str]] = [
     (swapped, "RD48", "replica 0 with name = 'accuracy'; replica 1 with name = 'loss'; and later", "all_reduce("),
     (swapped_in_a_helper, "RD48", "replica 0 with name = 'accuracy'; replica 1 with name = 'loss'",
      "all_reduce("),
-    (iterator_in_every_step, "RD49", "this line begins it in every step", "STRATEGY.run(add, (next(iter(batches)),))"),
+    (iterator_in_every_step, "RD49", "this line makes a new iterator in every step",
+     "STRATEGY.run(add, (next(iter(batches)),))"),
     (shared_array_added, "RD37", "one and the same array, which is counted 2 times", "all_reduce("),
 ]
 

@@ -130,8 +130,8 @@ class CheckpointManager:
             if step == self._last_step or (check_interval and step < self._last_step + self._interval):
                 return None
         if not files.is_inside(self._directory, os.path.relpath(self._prefix, self._directory)):
-            raise errors.error("RD31", attempted, f"{self._prefix} leads out of the folder",
-                               "Remove the link that does so.")
+            raise errors.error("RD31", attempted, f"{self._prefix} is outside the folder, as a part of this "
+                               "path is a symbolic link", "Remove that link.")
         writes, indexes = self._checkpoint._begin(self._prefix, attempted)
         counter = self._checkpoint.save_counter
         count = self._checkpoint._next_number(attempted)

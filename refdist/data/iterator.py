@@ -20,7 +20,7 @@ from refdist.data.position import Tape, go_on, played_from
 from refdist.data.spec import HasSpec, spec_of
 
 BUSY = "generator already executing"  # what Python says of a second reader
-# How many forks lie between the first process and this one: a lock is of one process.
+# How often this process was forked from the first one; a lock belongs to one process.
 _forks = 0
 
 
@@ -171,16 +171,16 @@ class Iterator:
         return ""
 
     def _position(self) -> dict[str, Any]:
-        """Where it is, of values that JSON can hold."""
+        """The iterator's position, in values that JSON can hold."""
         with self._turn:
             return {"read": self._count, "readings": [tape.state() for tape in self._tapes]}
 
     def _place(self) -> dict[str, Any]:
-        """What a checkpoint saves: the positions of all that read together."""
+        """The place that a checkpoint saves: the positions of all iterators that are read together."""
         return {"workers": [self._position()]}
 
     def _go_to(self, place: Any) -> Callable[[], None]:
-        """Goes to a place that was saved; returns what goes back to where it was.
+        """Moves the iterator to a saved place; returns a function that moves it back.
 
         Raises:
             RD31: the dataset has no such place, or it is none; then nothing has changed.
@@ -195,7 +195,7 @@ class Iterator:
                                    kind=errors.InvalidValueError) from error
 
     def _here(self, positions: Sequence[Any]) -> Any:
-        """Which of the positions is this iterator's.
+        """The position in `positions` that is this iterator's.
 
         Raises:
             ValueError: none.
@@ -235,10 +235,10 @@ class Iterator:
             go_on(state, tape.sources)
 
     def _busy(self) -> errors.RefdistError:
-        return errors.error("RD09", f"next of {type(self).__name__}", "its next element is being made: by the code "
-                            "that this call is part of or has interrupted, or by a thread that the fork of this "
-                            "process has left behind", "Give a signal handler, a function of the dataset or a forked "
-                            "process an iterator of its own.")
+        return errors.error("RD09", f"next of {type(self).__name__}", "its next element is being produced: by code "
+                            "that made or was interrupted by this call, or by a thread of the process that was forked",
+                            "Give a signal handler, a function of the dataset or a forked process an iterator of its "
+                            "own.")
 
     def next(self) -> Any:
         """The next element, as `next(iterator)`.

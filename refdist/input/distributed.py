@@ -46,11 +46,11 @@ from refdist.workers.transport import Transport
 
 _State = TypeVar("_State")
 _Element = TypeVar("_Element")
-# A loop over so many epochs of a dataset that repeats without end is looked at.
+# The epochs of an endless dataset after which a loop over it is checked for an end.
 _EPOCHS = 10
-# So many iterators that each give one element are no habit.
+# How many iterators may give one element each without a warning.
 _BEGUN = 2
-# A step calls `run` a few times at most.
+# The most calls of `run` that count as one step.
 _RUNS_OF_A_STEP = 3
 
 
@@ -71,15 +71,15 @@ class DistributedIterator(Iterator):
         super().__init__(dataset, self._read_steps, dataset._split.tapes())
         self._like: object = None  # the spec of elements without rows, once a worker needs one
         self._given = 0
-        self._first: list[Any] = []  # its first step, while that is watched
-        # The line that went over it to its end.
+        self._first: list[Any] = []  # the first step, for the check of repeated iterators
+        # The line that has iterated to the end.
         self._went: call_site.Site = ()
         self._ended = False
-        # At which step it is looked whether the loop ever ends: -1 for never.
+        # The step at which the loop is checked for an end; -1 for never.
         self._long = _EPOCHS * dataset._epoch() or -1
 
     def _read_steps(self, tapes: Sequence[Tape]) -> PythonIterator[list[Any]]:
-        # The numbers are opened before the rows, which draw an order that a look would come too late for.
+        # Row numbers are opened before the rows, because opening the rows draws the order of a shuffle.
         self._numbers = None if journal.recording.value is None else self._dataset._numbers(tapes)
         return self._dataset._steps(tapes)
 
@@ -88,7 +88,7 @@ class DistributedIterator(Iterator):
                 "step": self._dataset._split.covers}
 
     def _place(self) -> dict[str, Any]:
-        # All workers are here: they save together.
+        # A collective of all workers, which save together.
         transport = self._strategy.extended.transport
         return {"workers": transport.all_gather_object(transport.call("saving an iterator's position"),
                                                        self._position())}
@@ -98,7 +98,7 @@ class DistributedIterator(Iterator):
         first = positions[0]
         if len(positions) == layout.workers and first["replicas"] == layout.total:
             return positions[layout.worker]
-        # Step n has the same rows on any replicas if all workers read alike.
+        # Step n has the same rows on any number of replicas if all workers read alike.
         if first["step"] and first["step"] == self._dataset._split.covers:
             return first
         raise ValueError(f"{first['replicas']} replicas on {len(positions)} workers have read, here are {layout.total} "
@@ -230,7 +230,7 @@ class DistributedDataset:
         return _until_error(dealing.dealt(self._split.steps(numbers, self._strategy.extended.layout.worker)))
 
     def _epoch(self) -> int:
-        # How many steps it takes until it repeats, of a dataset that does so without end; 0 where that is not known.
+        # The steps in one epoch of a dataset that repeats without end; 0 if that is not known.
         known = [pipeline._facts for pipeline in self._split.pipelines if isinstance(pipeline, Dataset)]
         return max((facts.epoch for facts in known if facts.cardinality == INFINITE_CARDINALITY), default=0)
 
@@ -252,8 +252,8 @@ class DistributedDataset:
                 and later - earlier <= _RUNS_OF_A_STEP
                 for (previous, earlier), (_, later) in itertools.pairwise(before)):
             remarks.make("RD49", site, "iterating over a distributed dataset",
-                         "this line begins it in every step: each iterator before this one has given one element, and "
-                         "the same")
+                         "this line makes a new iterator in every step: each earlier one has given a single element, "
+                         "the same one each time")
         del before[:-_BEGUN]
 
     def reduce(self, initial_state: _State, reduce_func: Callable[..., _State]) -> _State:
@@ -304,7 +304,7 @@ class DistributedDataset:
         return notebook.drawing(self)
 
     def _origins(self) -> list[Origin | None]:
-        # Where the rows of each pipeline have their numbers from; None where they have none.
+        # The origins of the row numbers of each pipeline; None without numbers.
         return [_origin(pipeline, self._split.cuts) for pipeline in self._split.pipelines]
 
     def explain(self, steps: int = 3) -> Explanation:
@@ -354,7 +354,7 @@ class DistributedDataset:
 
 
 class LateDataset(DistributedDataset):
-    """A distributed dataset that is made where it is read: a call makes the one of the worker that calls.
+    """A distributed dataset that each worker makes when it reads it.
 
     Args:
         strategy: whose dataset it is.
@@ -379,7 +379,7 @@ class LateDataset(DistributedDataset):
 
 
 def check(dataset: object, options: object, attempted: str) -> InputOptions:
-    """The options, None replaced by the defaults, of a dataset that can be distributed.
+    """Checks the arguments for distributing a dataset; returns the options, with defaults for None.
 
     Raises:
         RD25, RD34: an array, a dataset that cannot be iterated again, or bad options.
@@ -414,7 +414,7 @@ def distribute(strategy: Strategy, dataset: Iterable[object], options: object) -
 
 
 def check_function(strategy: Strategy, dataset_fn: object, options: object) -> InputOptions:
-    """The options, None replaced by the defaults, with which a function can make a distributed dataset.
+    """Checks the arguments for distributing from a function; returns the options, with defaults for None.
 
     Raises:
         RD20: a mode that the strategy does not have.  RD25, RD34: bad arguments.
@@ -471,20 +471,20 @@ def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputCont
 
 
 def _on_device(put: Callable[..., object], element: object, device: str) -> Any:
-    # None in an element is not put on a device.
+    # None in an element stays None.
     if not nest.is_nested(element):
         return element if element is None else put(element, device)
     return nest.map_structure(lambda leaf: leaf if leaf is None else put(leaf, device), element)
 
 
 def _origin(pipeline: object, cuts: bool) -> Origin | None:
-    # A single row that is cut, a vector say, has no numbers for its parts.
+    # A single row that is cut, such as a vector, has no row numbers for its parts.
     origin = pipeline._origin if isinstance(pipeline, Dataset) else None
     return None if origin is None or (cuts and origin.single) else origin
 
 
 def _numbered(pipeline: Iterable[object]) -> PythonIterator[Any]:
-    # The numbers of the rows in place of the rows, so that the split itself tells who gets which.
+    # The split is run over row numbers instead of rows, to see which replica gets which.
     start = 0
     for element in pipeline:
         leaf, count = nest.flatten(element)[0], _count(element)
@@ -500,14 +500,14 @@ def _rows_of(element: object) -> Any:
 
 
 def _equal(step: list[Any], other: list[Any]) -> bool:
-    # Whether two steps have the same arrays; those of a device would have to be waited for.
+    # Whether two steps have equal arrays; arrays on a GPU are not compared, as that would wait for it.
     arrays, others = nest.flatten(step), nest.flatten(other)
     return len(arrays) == len(others) and all(
         isinstance(array, np.ndarray) and np.array_equal(array, its) for array, its in zip(arrays, others, strict=True))
 
 
 def _until_error(steps: PythonIterator[list[_Element]]) -> PythonIterator[list[_Element]]:
-    # What is wrong with the rows, the step itself tells.
+    # Errors of the rows are raised by the step itself.
     with suppress(errors.RefdistError):
         yield from steps
 

@@ -1,4 +1,4 @@
-"""What a copy of this process has not: the threads of libraries, and CUDA.
+"""What a forked copy of this process lacks: the threads of libraries, and CUDA.
 
 A fork copies the memory and the one thread that asks for it.  A library that has started threads goes on handing work
 to them in the copy, where they are not, and waits for ever.  JAX and TensorFlow keep threads for the whole process, and
@@ -23,12 +23,12 @@ _CUDA = "libcuda.so.1"
 
 
 def threaded() -> str | None:
-    """The library whose threads a copy of this process would lack, as it has computed here; None for none."""
+    """The library whose threads a forked copy would lack, because it has computed here; None without one."""
     return next((library for library, has_computed in _LIBRARIES if has_computed()), None)
 
 
 def waits_alone(number: int) -> bool:
-    """Whether a process has one thread, and that waits for another; False where the system does not say."""
+    """Whether a process has a single thread, which waits; False if the system does not say."""
     try:
         with open(f"/proc/{number}/wchan") as place:
             return place.read().startswith("futex_") and len(os.listdir(f"/proc/{number}/task")) == 1
@@ -37,7 +37,7 @@ def waits_alone(number: int) -> bool:
 
 
 def in_a_copy() -> None:
-    """To be called in a copy, before it computes: from then on PyTorch waits for no thread of its own."""
+    """Called in a forked copy before it computes: makes PyTorch compute in one thread."""
     torch = sys.modules.get("torch")
     set_threads: Callable[[int], None] | None = getattr(torch, "set_num_threads", None)
     if set_threads is not None:
@@ -45,17 +45,18 @@ def in_a_copy() -> None:
 
 
 def waited(attempted: str, library: str) -> errors.RefdistError:
-    """The error of a copy that waits for the threads of a library (RD20)."""
-    return errors.error("RD20", attempted, f"each run of a function is a copy of this process; {library} has computed "
-                        "in this process before, and the copy waits for its threads, which a copy has not", _INSTEAD)
+    """The error if a forked copy waits for threads of a library that it lacks (RD20)."""
+    return errors.error("RD20", attempted, f"each run of a function is a fork of this process; {library} has computed "
+                        "in this process before, and the fork waits for threads of it, which a fork does not have",
+                        _INSTEAD)
 
 
 def without_cuda(attempted: str, text: str) -> errors.RefdistError | None:
-    """The error of a copy that has raised this (RD20); None where that is not because of CUDA."""
+    """The error if a forked copy failed because it used CUDA (RD20); None if `text` has another reason."""
     if "cuda" not in text.lower() or not _cuda_was_asked_for():
         return None
-    return errors.error("RD20", attempted, "each run of a function is a copy of this process; CUDA was asked for in "
-                        f"this process before, and a copy cannot use it: {text}", _INSTEAD)
+    return errors.error("RD20", attempted, "each run of a function is a fork of this process; CUDA was initialized in "
+                        f"this process before, and a fork cannot use it: {text}", _INSTEAD)
 
 
 def _jax() -> bool:

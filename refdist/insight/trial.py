@@ -36,10 +36,10 @@ from refdist.insight.keys import Key, Keys
 from refdist.insight.recording import record_to
 from refdist.insight.stream import Raw
 
-EVENTS = 300_000  # after so many events a run is stopped, as it would take minutes to read them
-_COPIED = 1 << 20  # bytes of a file that is copied
-_ENTRIES = 500  # files and folders that are copied or linked one by one
-_LEFT_OUT = ("__pycache__", "node_modules", ".")  # beginnings of the names of folders
+EVENTS = 300_000  # a run is stopped after so many events, which would take minutes to read
+_COPIED = 1 << 20  # the most bytes of a file that is copied
+_ENTRIES = 500  # the most files and folders that are copied or linked one by one
+_LEFT_OUT = ("__pycache__", "node_modules", ".")  # folders whose names begin so are left out
 _RECORDED = {"program", "run", "replica", "meet", "receive", "reduce", "return", "variable", "write", "step", "print",
              "warning", "error"}
 # A thread that is alone and has waited for another so often, one look after another, goes on doing so: two seconds.
@@ -88,7 +88,7 @@ class Trial(NamedTuple):
     Attributes:
         setting: at what the program was run.
         events: what was recorded.
-        ended: "returned", "raised", "limit", "events", "died" or "alone", waiting for a thread that a copy has not.
+        ended: "returned", "raised", "limit", "events", "died" or "alone", when it waits for a thread that forks lack.
         text: what it raised, how it died, how long one that was stopped at its limit has computed, or the library
             whose thread it has waited for; "" for none of these.
         returned: summaries of the numbers that a function returned.
@@ -159,9 +159,11 @@ def _furnish(work: Path) -> None:
 
 
 def _waited(number: int, end: float, library: str | None) -> tuple[str, str]:
-    """How a process has ended, and its text, as a Trial has them; it is stopped at that time.
+    """How a process has ended, and its text, as a Trial has them; a process that runs until `end` is killed.
 
     Args:
+        number: the process id.
+        end: until when to wait, on the clock of `time.monotonic`.
         library: the library that has computed in this process, if that is a copy of it.
     """
     pause, alone = 0.001, 0
@@ -186,7 +188,7 @@ def _waited(number: int, end: float, library: str | None) -> tuple[str, str]:
 
 
 def _stop(number: int) -> float:
-    # What the program has started is in its group; it may not have made that yet.
+    # Kills the process group, with what the program has started, and the process, which may not have made it yet.
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError):
             kill(number, signal.SIGKILL)
@@ -204,17 +206,17 @@ def _read(setting: Setting, folder: Path, ended: str, text: str) -> Trial:
                  [Draw(*draw) for draw in outcome["draws"]], [Key(*key) for key in outcome["keys"]])
 
 
-# In the process of the run.
+# --- What runs in the process of the trial ---
 
 
 class _Recorder(record_to):
-    """Records what is compared, until it is too much."""
+    """Records the events that are compared, and calls `full` when there are too many."""
 
     def __init__(self, path: Path, full: Callable[[], None], draws: Draws) -> None:
         super().__init__(path)
         self._full, self._draws = full, draws
         self._taken = 0
-        self._line = ""  # of the last run
+        self._line = ""  # the line of the last run
 
     def __enter__(self) -> None:
         self._writer = self._opened()
@@ -248,7 +250,7 @@ def main() -> NoReturn:
 
 
 def _forked(program: Callable[[], object], setting: Setting, folder: Path, environment: dict[str, str]) -> NoReturn:
-    gc.freeze()  # what the program has left unreachable may end by waiting for threads, which are not here
+    gc.freeze()  # finalizers of garbage may wait for threads, which a fork does not have
     try:
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)

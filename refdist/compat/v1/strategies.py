@@ -36,7 +36,7 @@ class Strategy(base.Strategy):
 
 
 class MirroredStrategy(mirrored.MirroredStrategy, Strategy):
-    """refdist.MirroredStrategy, in the first version.
+    """refdist.MirroredStrategy with the API of TensorFlow 1.
 
     Source: tf.compat.v1.distribute.MirroredStrategy.
     """
@@ -178,5 +178,6 @@ class ParameterServerExtended(StrategyExtended):
 
 
 def _of_graphs(call: str) -> errors.RefdistError:
-    return errors.error("RD20", f"ParameterServerStrategy.{call}", "the first version is for graphs, and refdist has "
-                        "none", "Use refdist.ParameterServerStrategy and refdist.coordinator.ClusterCoordinator.")
+    return errors.error("RD20", f"ParameterServerStrategy.{call}", "the API of TensorFlow 1 is for graphs, and "
+                        "refdist has none",
+                        "Use refdist.ParameterServerStrategy and refdist.coordinator.ClusterCoordinator.")
