@@ -341,6 +341,8 @@ class GPU(Backend):
         Args:
             places: the GPU of every rank, as (host, PCI bus).
             here: (rank, GPU) for every rank of this process.
+            unique_id: NCCL's id of the communicator, which all ranks have to pass.
+            limit: seconds after which waiting for another rank is an error.
         """
         if not self._between:
             atexit.register(self._disconnect)
@@ -359,7 +361,7 @@ class GPU(Backend):
                     communicator.close()
 
     def pci_bus_id(self, gpu: int) -> str:
-        """The name of a GPU on its host, equal in all processes."""
+        """The PCI bus id of a GPU, which is the same in all processes of its host."""
         return self._cupy.cuda.Device(gpu).pci_bus_id
 
     def gpu_of(self, device: str) -> int | None:
@@ -392,7 +394,7 @@ class device_errors:  # noqa: N801 - written like a function, as contextlib.supp
 
 
 def translated(cupy: Cupy, error: BaseException, attempted: str) -> errors.RefdistError | None:
-    """An error of CUDA or NCCL as refdist's; None for anything else."""
+    """Translates an error of CUDA or NCCL to one of refdist; None for any other error."""
     cuda = cupy.cuda
     if isinstance(error, cuda.memory.OutOfMemoryError):
         return errors.error("RD28", attempted, f"out of memory: {error}", "Use smaller batches, raise the device's "

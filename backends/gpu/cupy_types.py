@@ -1,4 +1,4 @@
-"""What is used of CuPy and of its module for NCCL, which are optional and so not there where types are checked.
+"""The parts of CuPy and of its NCCL module that refdist uses, as Protocols, because CuPy is optional.
 
 Names and arguments are theirs; addresses (`ptr`) are plain numbers.  mypy lets nothing else of CuPy be used in this
 folder, and tests compare what is declared here with CuPy and with the stand-in for it.
@@ -111,7 +111,7 @@ class CudaDevice(Protocol):
 
 
 class Pool(Protocol):
-    """Where arrays get their memory from."""
+    """The memory pool of arrays."""
 
     def set_limit(self, *, size: int) -> None: ...
     def malloc(self, size: int) -> MemoryPointer: ...

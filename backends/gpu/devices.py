@@ -1,4 +1,4 @@
-"""The GPUs of this process: what is missing where there is none, logical devices, memory limits, streams.
+"""The GPUs of this process: whether they can be used, logical devices, memory limits, streams.
 
 GPUs of a process.  Every process of a host sees all its GPUs, unless CUDA_VISIBLE_DEVICES or Slurm says otherwise; the
 processes that a launcher started share them out by their number on the host (`share`).
@@ -214,7 +214,7 @@ class Current(State):
         return device, held
 
     def begin(self, saved: Place, now: object) -> None:
-        """The device of the code around, in the default stream, whatever stream the replica before has left current."""
+        """Makes the caller's device current, in the default stream, whatever stream was current before."""
         self._rest()
         if len(self._known.mine) > 1:
             self._cuda.Device(saved[0]).use()

@@ -165,6 +165,10 @@ class Programs:
         """Changes rows of a contiguous array in place.
 
         Args:
+            dtype: of `array` and `values`, as the kernels name it.
+            operation: a key of OPERATIONS, such as "add".
+            array: [number of rows, width], the array that is changed.
+            values: [any number of rows, width].
             rows: int64, sorted: the row that each entry changes.
             order: int64: the row of `values` that each entry takes.
             width: elements per row.

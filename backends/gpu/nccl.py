@@ -107,7 +107,15 @@ class Communicator:
         self._comms = list(comms)
 
     def group(self, calls: Callable[[int, int, NcclCommunicator, int], None], what: str) -> None:
-        """Issues `calls(rank, gpu, communicator, stream)` for every rank here, as one group."""
+        """Issues `calls(rank, gpu, communicator, stream)` for every rank of this process, as one NCCL group.
+
+        Args:
+            calls: issues the calls of one rank.
+            what: the operation, for error messages.
+
+        Raises:
+            RD28: NCCL reports an error, or has done so before.
+        """
         nccl, cuda = _nccl(), self.cupy.cuda
         if self.broken:
             raise errors.error("RD28", what, "the communicator was given up after an error")
@@ -128,7 +136,7 @@ class Communicator:
             raise
 
     def check(self) -> None:
-        """Raises an error that NCCL has had since the calls were issued."""
+        """Raises an error that NCCL has reported since the calls were issued."""
         for comm in self._comms:
             try:
                 comm.check_async_error()
@@ -139,7 +147,7 @@ class Communicator:
                 raise errors.error("RD28", "waiting for NCCL", f"NCCL says {error}") from error
 
     def close(self) -> None:
-        """Frees it, once nothing is in flight; not used again."""
+        """Frees the communicator when nothing is in flight; it cannot be used again."""
         self.broken = True
         comms, self._comms = self._comms, []
         for comm in comms:
@@ -234,6 +242,8 @@ def all_reduce(backend: GPU, communicator: Communicator, columns: Sequence[Seque
     """The sum of each column over the replicas of all ranks.
 
     Args:
+        backend: the backend of the arrays.
+        communicator: connects the ranks.
         columns: for every result the arrays of the replicas here, each on its owner's GPU.
         owners: the rank of every replica, here and elsewhere, in replica order.
         ranks: the rank of each replica here, in the order of the arrays in a column.
@@ -357,6 +367,8 @@ def gather(backend: GPU, communicator: Communicator, parts: Sequence[DeviceArray
     """Every replica's array on every rank here; shapes may differ.
 
     Args:
+        backend: the backend of the arrays.
+        communicator: connects the ranks.
         parts: the arrays of the replicas here, each on its owner's GPU.
         ranks: the rank of each of them.
         owners: the rank of every replica of all ranks.

@@ -1,4 +1,4 @@
-"""Pretend devices and workers: NumPy arrays, one process, every run the same."""
+"""Simulated devices and workers: NumPy arrays in one process, where every run is the same."""
 
 from refdist.backends.simulated.backend import Simulated
 

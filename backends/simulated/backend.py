@@ -1,4 +1,4 @@
-"""NumPy arrays on pretend devices: real results, nothing to install, every run the same.
+"""NumPy arrays on simulated devices: real results, nothing to install, and every run is the same.
 
 A device is only a name here, so putting an array on one costs nothing, and equal copies are one array.
 """

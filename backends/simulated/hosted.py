@@ -52,7 +52,7 @@ class Hosted(Simulated):
         """
 
     def contribution(self, array: Array, attempted: str) -> Any:
-        """The array as a replica may bring it to a collective.
+        """Converts what a replica contributes to a collective.
 
         Raises:
             RD25: it may not, for example because gradients are recorded of it.

@@ -88,7 +88,7 @@ class Backend(ABC):
     makes_all: bool = False
 
     def __deepcopy__(self, memo: dict[int, object]) -> Backend:
-        return self  # the devices of a process exist once
+        return self  # a backend is not copied, because the devices of a process exist once
 
     # What every backend writes.
 
@@ -130,7 +130,7 @@ class Backend(ABC):
         return self.xp()
 
     def lend(self, array: Array) -> Any:
-        """What a receiver gets that must not change `array`: itself if it cannot be written to, else a copy.
+        """For a receiver that must not change `array`: itself if it cannot be written to, else a copy.
 
         Args:
             array: of any shape and dtype.
@@ -138,7 +138,7 @@ class Backend(ABC):
         return self.freeze(array)
 
     def take(self, array: NDArray[np.generic], device: str) -> Any:
-        """As `put`, of an array that nobody else holds, whose memory may be taken over.
+        """As `put`, for an array that nobody else holds, whose memory may be reused.
 
         Args:
             array: NumPy's, of any shape and dtype.
@@ -161,7 +161,7 @@ class Backend(ABC):
         return None
 
     def memory_space(self, device: str) -> Hashable:
-        """Where the arrays of `device` lie; devices of one place share arrays.
+        """The memory that `device` uses; devices with the same memory share arrays.
 
         Args:
             device: a canonical name.
@@ -177,7 +177,7 @@ class Backend(ABC):
         return nullcontext()
 
     def put_all(self, arrays: Sequence[Array], devices: Sequence[str]) -> Sequence[Any]:
-        """Each array on the device of the same number.
+        """Puts each array on the device at the same index.
 
         Args:
             arrays: of any shapes and dtypes.
@@ -190,10 +190,10 @@ class Backend(ABC):
         return None
 
     def use(self, device: str) -> None:  # noqa: B027 - for libraries with a current device
-        """Makes a device the current one of the replica that begins."""
+        """Makes a device the current one for a replica that begins."""
 
     def thread_state(self) -> State | None:
-        """What each replica has of the thread in which they take turns; None where devices are not current there."""
+        """The state that the library keeps for a thread, and each replica has of its own; None without any."""
         return None
 
     def synchronize(self) -> None:  # noqa: B027 - nothing to wait for, unless a backend says otherwise
@@ -248,7 +248,7 @@ class Backend(ABC):
         return frozen(array - other)
 
     def divide(self, total: Array, count: float, dtype: str | None = None) -> Any:
-        """`total` divided by a number of things, in a float or complex dtype; None means the dtype of `total`.
+        """Divides `total` by a count, in a float or complex dtype; None means the dtype of `total`.
 
         Args:
             total: an array of any shape, of numbers.
@@ -259,7 +259,7 @@ class Backend(ABC):
         own = dtype_of(total)
         if own.itemsize >= 4:
             return frozen(total / float(count))
-        # A dtype that is narrower than float32 does not hold every count.
+        # Dtypes narrower than float32 cannot represent every count.
         return frozen(astype(as_array(astype(total, _FLOAT32) / float(count)), own))
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Any:
@@ -336,7 +336,7 @@ class Backend(ABC):
 
 
 def _together(arrays: Sequence[Array]) -> list[Any]:
-    # All where the first one is.
+    # Copies all arrays to the device of the first one.
     sources: list[Any] = [*arrays]
     device = sources[0].device
     return [array if array.device == device else array.to_device(device) for array in sources]
@@ -365,7 +365,7 @@ def _product(left: NDArray[np.complexfloating], right: NDArray[np.complexfloatin
 
 
 chosen: Field[Backend | None] = Field("the backend in use; None until one is chosen or needed", lambda: None)
-# Each is made once, so that a strategy that goes back to its backend finds the same one.
+# Each backend is made once, so that a strategy always finds the same one.
 made: Field[dict[str, Backend]] = Field("the backends made so far, by name", dict)
 
 

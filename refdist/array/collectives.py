@@ -54,10 +54,12 @@ def reducible_dtype(dtype: np.dtype[np.generic], attempted: str) -> None:
 
 
 def check_same_signature(parts: Sequence[Part], attempted: str, axis: int | None = None) -> None:
-    """Raises unless all parts fit together, naming the first replica that does not.
+    """Raises unless all parts fit together, naming the first replica whose part does not.
 
     Args:
-        axis: the dimension along which they are gathered, which may differ; None when they are not.
+        parts: what each replica contributes: an array of any shape and dtype, or IndexedSlices.
+        attempted: the call, for the message.
+        axis: the dimension along which they are gathered, which may differ; None for a reduction.
 
     Raises:
         RD04 / RD07: shape.  RD05: dtype.  RD21: rows of an array on one replica, an array on another.
@@ -89,6 +91,7 @@ def signature(part: Part, axis: int | None = None, lengths_may_differ: bool = Tr
     """(library, NumPy's dtype, shape) of a part as compared between replicas; free dimensions are None.
 
     Args:
+        part: an array of any shape and dtype, or IndexedSlices.
         axis: as for `check_same_signature`.
         lengths_may_differ: whether the dimension along which they are gathered may.
     """
@@ -100,7 +103,7 @@ def signature(part: Part, axis: int | None = None, lengths_may_differ: bool = Tr
     return library, _compared(dtype, axis), _rigid(part, axis if lengths_may_differ else None)
 
 
-# Of the arrays of the backend in use, too, beside which a program may bring NumPy's.
+# Also stands for the backend in use, whose arrays may be mixed with NumPy's.
 _NUMPY = "NumPy"
 
 
@@ -110,7 +113,7 @@ def _library(part: Part) -> str:
 
 
 def _compared(dtype: Any, axis: int | None) -> Any:
-    # NumPy's dtype of texts has the length of the longest one, which does not matter when they are gathered.
+    # NumPy's text dtypes have the length of the longest text, which does not matter for a gather.
     return np.dtype(dtype.char) if axis is not None and getattr(dtype, "kind", "") in ("U", "S") else dtype
 
 
@@ -149,7 +152,7 @@ def reduce(backend: Backend, op: ReduceOp, parts: Sequence[Part]) -> Any:
 
 
 def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> Sequence[Any]:
-    """Each part on the device of the same number.
+    """Puts each part on the device at the same index.
 
     Args:
         backend: which puts them there.
@@ -164,12 +167,12 @@ def put_all(backend: Backend, parts: Sequence[Part], devices: Sequence[str]) -> 
 
 
 def put(backend: Backend, part: Part, device: str) -> Any:
-    """The part on a device."""
+    """Puts a part on a device."""
     return put_all(backend, [part], [device])[0]
 
 
 def broadcast(backend: Backend, part: Part, devices: Sequence[str]) -> list[Any]:
-    """The part on every device."""
+    """Copies a part to every device."""
     if not isinstance(part, IndexedSlices):
         return backend.broadcast(part, devices)
     columns = [backend.broadcast(array, devices) for array in leaves(part)]

@@ -40,17 +40,17 @@ from refdist.runtime import Field, Late
 
 
 class HoldsArray:
-    """Base of what can be used as an array: a variable, a value that all replicas hold."""
+    """Base of objects that can be used as an array: a variable, a value that all replicas hold."""
 
     __slots__ = ()
 
     def _read(self) -> Any:
-        """The array that is meant here."""
+        """The array that this object stands for where the code runs."""
         raise errors.InternalError(f"{type(self).__name__} does not say how it is read")
 
 
 class Library(Protocol):
-    """What is asked of the backend whose arrays are not NumPy's; `Backend` says what the methods do."""
+    """The methods that conversion needs of a backend whose arrays are not NumPy's; `Backend` describes them."""
 
     name: str
     array_types: tuple[type, ...]
@@ -69,7 +69,7 @@ class Library(Protocol):
 
 
 class Guest(Library, Protocol):
-    """What is asked beside that of a backend whose arrays others take, too; `Hosted` says what the methods do."""
+    """The methods it needs of a library whose arrays other backends accept, too; `Hosted` describes them."""
 
     def made(self, array: NDArray[np.generic], like: Any = None) -> Any: ...
     def contribution(self, array: Array, attempted: str) -> Any: ...
@@ -92,19 +92,19 @@ _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
           "float8_e5m2fnuz")
 
 
-# The backends whose arrays are taken beside those of the backend in use, by the package that defines their types.
+# Package that defines the types of arrays -> the backend for them, whose arrays are taken beside those in use.
 GUESTS = {"jax": "jax", "jaxlib": "jax", "torch": "torch"}
 # The backend of this name, if the one in use takes guests.
 guest_named: Late[Callable[[str], Guest | None]] = Late()
 
 
 def declare(library: Library) -> None:
-    """Makes the arrays of a backend known."""
+    """Registers the arrays of a backend, so that conversion knows them."""
     array_types.value.update(dict.fromkeys(library.array_types, library))
 
 
 def forget_guests() -> None:
-    """Another backend is used from now on, which may take no guests."""
+    """Forgets which libraries are guests, because another backend is used from now on."""
     known = array_types.value
     for kind in [kind for kind in known if _name_of_guest(kind)]:
         del known[kind]
@@ -116,7 +116,7 @@ def is_recorded(value: object) -> bool:
 
 
 def library_of(value: object) -> Library | None:
-    """The backend whose array a value is; None for NumPy's arrays, and for what is none.
+    """The backend whose array `value` is; None for NumPy arrays and for other objects.
 
     The types of a guest are declared when the first value of its package comes by: a program that has one has
     imported the package, and nobody else pays for it.
@@ -132,12 +132,12 @@ def library_of(value: object) -> Library | None:
 
 
 def guest_of(value: object) -> Guest | None:
-    """The guest from whose package a value is, also where it is no array: one that JAX traces."""
+    """The guest library whose package defines the type of `value`, also if it is no array, such as JAX's tracers."""
     return _guest(type(value))
 
 
 def for_guest(library: Library | None, array: Array) -> Any:
-    """A NumPy array as one of a guest's, for an operation with others of it; None leaves it."""
+    """Converts a NumPy array for an operation with a guest's arrays; without a guest it is returned as it is."""
     return array if library is None or type(array) is not np.ndarray else library.put(array, "")
 
 
@@ -154,7 +154,7 @@ def _name_of_guest(kind: type) -> str:
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
-    """The dtype of an array as NumPy's, which has a name and a kind.
+    """The dtype of an array, as a NumPy dtype.
 
     >>> dtype_of(np.zeros(1, np.int8)).name
     'int8'
@@ -163,7 +163,7 @@ def dtype_of(array: Array) -> np.dtype[Any]:
 
 
 def numpy_dtype(dtype: object) -> np.dtype[Any]:
-    """A dtype of any library, or what NumPy takes for one, as NumPy's.
+    """Converts a dtype of any library, or what NumPy accepts as one, to a NumPy dtype.
 
     Raises:
         TypeError, ValueError, SyntaxError: it is not a dtype.
@@ -184,7 +184,7 @@ def numpy_dtype(dtype: object) -> np.dtype[Any]:
         raise
 
 
-# The dtypes of other libraries, of which there is one object each, by id: NumPy takes long to say that it has none.
+# id of another library's dtype -> (the dtype, NumPy's); a cache, as NumPy is slow to refuse a dtype.
 _of_libraries: dict[int, tuple[object, np.dtype[Any]]] = {}
 
 
@@ -194,13 +194,13 @@ def _standard_name(dtype: object, xp: ModuleType) -> str | None:
 
 
 def native(dtype: np.dtype[np.generic], array: Array) -> object:
-    """A dtype as the library of an array has it."""
+    """Converts a NumPy dtype to one of the array's library."""
     library = library_of(array)
     return dtype if library is None or isinstance(array.dtype, np.dtype) else getattr(library.xp(), dtype.name)
 
 
 def xp_of(array: Array) -> ModuleType:
-    """The module whose functions take this array; of those, only the standard's are used."""
+    """The module with the functions for this array; only functions of the array API standard are used."""
     library = library_of(array)
     return np if library is None else library.functions()
 
@@ -238,7 +238,7 @@ def is_array(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """True for Python's own text and bytes; NumPy's text arrays would cut trailing zero bytes."""
+    """Whether `value` is Python text or bytes, which NumPy's text arrays would cut at trailing zero bytes."""
     return type(value) is bytes or type(value) is str
 
 
@@ -300,7 +300,7 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     except errors.RefdistError:
         raise
     except Exception as error:
-        # PyTorch does not hand out what gradients are recorded of.
+        # PyTorch does not convert tensors whose gradients are recorded.
         fix = "Pass `x.detach()`; nothing here records gradients." if "requires grad" in str(error) else ""
         raise _not_an_array(value, argument, attempted, fix) from error
     if array.dtype == object:
@@ -344,7 +344,7 @@ def cast(array: Array, dtype: object, attempted: str, name: str = "") -> Any:
 
 
 def converted(array: Array, dtype: object, attempted: str) -> Any:
-    """`array` in a dtype that the program has asked for: as `cast`, and numbers become what they can.
+    """Converts `array` to a dtype that the program asked for: as `cast`, but numbers are converted in any way.
 
     A float becomes an int without its fraction, a number False where it is 0, and a complex number without imaginary
     part a real one.
@@ -412,7 +412,7 @@ def _cast_weak(array: NDArray[np.generic], dtype: np.dtype[np.generic], attempte
 
 
 def _same_kind(source: np.dtype[np.generic], dtype: np.dtype[np.generic]) -> bool:
-    # NumPy's rule, which lets extension dtypes become anything and anything become them.
+    # NumPy's rule would allow any cast from or to an extension dtype.
     kinds = kind_of(source), kind_of(dtype)
     if "V" not in (source.kind, dtype.kind) or not set(kinds) <= set(_KINDS):
         return np.can_cast(source, dtype, "same_kind")
@@ -453,7 +453,7 @@ def _narrow(array: NDArray[np.generic], value: object, attempted: str) -> NDArra
 
 
 def _beside_arrays(array: NDArray[np.generic], value: object, attempted: str) -> NDArray[np.generic]:
-    # Numbers of Python's in a list with arrays have no width of their own, either: the arrays have one.
+    # Python numbers in a list with arrays take the width of the arrays' dtype, as they do in arithmetic.
     leaves = nest.flatten(value)
     numbers = [leaf for leaf in leaves if not _has_array(leaf)]
     if not numbers or kind_of(array.dtype) not in _KINDS:
@@ -554,10 +554,10 @@ def is_immutable(array: Array) -> bool:
 
 
 def contributed(part: Any, attempted: str) -> Any:
-    """An array as a replica may bring it to a collective.
+    """Converts what a replica contributes to a collective.
 
     Raises:
-        RD25: it may not: gradients are recorded of it.
+        RD25: gradients of it are recorded, which the collective would lose.
     """
     guest = None if type(part) is np.ndarray else guest_of(part)
     return part if guest is None else guest.contribution(part, attempted)
@@ -579,7 +579,7 @@ def _is_of_a_library(value: object) -> TypeGuard[Array]:
 
 
 def as_array(value: object) -> Any:
-    """NumPy's scalars as arrays; anything else as it is."""
+    """Converts a NumPy scalar to an array; returns anything else as it is."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
@@ -591,7 +591,7 @@ def to_numpy(array: object) -> Any:
 
 
 def on_host(array: object) -> NDArray[np.generic] | None:
-    """A guest's array as NumPy's, where it lies in the memory of the host; None for any other value."""
+    """A guest's array as a NumPy array, if it is in host memory; None for any other value."""
     if isinstance(array, np.ndarray):
         return array
     guest = guest_of(array)

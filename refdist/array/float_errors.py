@@ -1,4 +1,4 @@
-"""Floating-point errors in additions of refdist's own: what the program's `np.errstate` asks for is done about them.
+"""Reports floating-point errors of refdist's own arithmetic as the program's `np.errstate` asks.
 
 NumPy would warn at the line of refdist that adds, or raise there, in the middle of a sum that other workers go on with.
 So the errors are only noted while refdist adds, and when all of it is done they are reported: a warning names the line
@@ -28,7 +28,7 @@ _ERRORS = {"divide": (1, "divide by zero"), "over": (2, "overflow"), "under": (4
 
 
 class _Errors:
-    # What NumPy calls. It is not `Noted` itself, so that there is no circle of references for the garbage collector.
+    # The object that NumPy calls; not `Noted` itself, which would make a reference cycle.
     __slots__ = ("bits",)
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Noted:
 
     @property
     def bits(self) -> int:
-        """The errors."""
+        """The errors noted so far, as a bit mask."""
         return self._errors.bits
 
     def __enter__(self) -> Noted:
@@ -82,7 +82,7 @@ _raising.run(np.seterr, all="raise")
 
 
 def reporting(operation: str, compute: Callable[..., T]) -> Callable[..., T]:
-    """The function `compute`, which changes nothing and asks for no context, with its errors reported.
+    """Wraps `compute`, which must change nothing and not ask for the context, so that its errors are reported.
 
     There hardly ever are any, and to note them costs more than a small sum: NumPy raises at the first, and only then
     is the result computed again, with notes.
@@ -98,7 +98,7 @@ def reporting(operation: str, compute: Callable[..., T]) -> Callable[..., T]:
 
 
 def report(bits: int, operation: str) -> None:
-    """Does what `np.errstate` asks for about these errors, in NumPy's words.
+    """Reports these errors as `np.errstate` asks, in NumPy's words.
 
     Raises:
         FloatingPointError: where it asks for that.

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-FEWEST = 2048  # numbers that are worth it
+FEWEST = 2048  # smaller arrays are added by NumPy, which is faster for them
 _BLOCK = 1 << 15  # numbers; their arrays of 32 bits stay in a cache
 _SHIFT = 13  # bits by which a float32 has more mantissa
 _SIGN_AND_NUMBER = np.int32(-0x70000001)  # of the bits after the shift, without copies of the sign below it
-_NEXT = np.int32(1 << 23)  # one in the exponent of a float32
+_NEXT = np.int32(1 << 23)  # 1 in the exponent field of a float32
 _TOO_LARGE = np.int32(1 << 28)  # a bit that only an exponent of 31 and more has when one is added to it
 _SMALL = np.array([1 << _SHIFT], np.int32)  # the smallest float16
 
@@ -40,7 +40,7 @@ def is_for(arrays: Sequence[Numbers]) -> bool:
 
 
 def left(arrays: Sequence[Numbers], total: Numbers) -> Iterator[slice]:
-    """Adds arrays up, left to right, and gives the parts that are left to NumPy.
+    """Adds arrays left to right; yields the parts of `total` that are left for NumPy to add.
 
     Args:
         arrays: at least two, each [n].
@@ -67,7 +67,7 @@ class _BFloat16s:
             wide[...] = total
         following[...] = arrays[-1]
         total[...] = np.add(wide, following, out=wide)
-        square = np.vdot(wide, wide)  # NaN where there is one, and never else
+        square = np.vdot(wide, wide)  # NaN exactly if `wide` has one
         return bool(square == square)
 
 

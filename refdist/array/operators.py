@@ -26,7 +26,7 @@ OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
     np.greater: operator.gt, np.greater_equal: operator.ge, np.negative: operator.neg, np.positive: operator.pos,
     np.absolute: operator.abs, np.invert: operator.invert}
 
-# What a library raises for operands that do not fit, and what takes its place: PyTorch says most in RuntimeErrors.
+# Errors that a library raises for operands that do not fit; PyTorch raises RuntimeError for most.
 _COMPLAINTS = (TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 
 # What to write instead of an operation that an array of this shape does not have.
@@ -79,7 +79,7 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
     @classmethod
     def __torch_function__(cls, function: Callable[..., Any], types: object, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
-        """PyTorch's functions of the array."""
+        """Calls PyTorch functions with the array."""
         torch = guest_named.value("torch")
 
         def read(leaf: object) -> Any:

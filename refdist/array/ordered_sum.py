@@ -1,4 +1,4 @@
-"""The sum of several arrays, as every backend and transport takes it: from left to right.
+"""The sum of several arrays from left to right, as every backend and transport computes it.
 
 Floating-point addition is not associative, so the order is part of the result.  refdist's is the plainest one, over the
 replica ids, ((a0 + a1) + a2) + ..., element by element and in the arrays' own dtype.  A backend that keeps to it has
@@ -33,7 +33,7 @@ import numpy.typing as npt
 from refdist.array import half_sum
 
 _BLOCK = 1 << 21  # bytes
-_VECTORS = 64  # numbers that fill whole vectors of any processor
+_VECTORS = 64  # a multiple of the vector length of any processor
 _LARGE = 1 << 24  # bytes; below, blocks are not worth it where memory for the sum is allocated too
 
 

@@ -104,7 +104,7 @@ _numbers = itertools.count(1)
 
 
 def mode() -> Callable[[], AbstractContextManager[object]]:
-    """What a replica enters, so that what it computes by PyTorch's functions is followed."""
+    """Returns the context manager in which a replica runs, so that types of PyTorch's results are followed."""
     torch = sys.modules.get("torch")
     return nullcontext if torch is None or not hasattr(torch, "overrides") else _mode(torch)
 
@@ -142,7 +142,7 @@ def _mode(torch: Any) -> Any:
 
 
 def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> None:
-    # What a function with one tensor as its result makes of types.
+    # The type of the result of a function that returns one tensor.
     if name == "__get__" or not args:  # x.grad, x.data
         return
     kind = _type_of_result(program(frame), name, args, kwargs, result)

@@ -23,7 +23,7 @@ class Array(Protocol):
 
     @property
     def dtype(self) -> object:
-        """Element type: compares equal to another of its library, and nothing more is promised."""
+        """Element type; equal dtypes of one library compare equal, and nothing more is promised."""
 
     @property
     def shape(self) -> tuple[int, ...]:

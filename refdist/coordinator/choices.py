@@ -1,4 +1,4 @@
-"""Who goes on where several could: the choices that make one run of an asynchronous program.
+"""Schedules: which of several runnable functions goes on next.  These choices make one run of an asynchronous program.
 
 A run of such a program is decided by a few things only: which worker takes the next function, which of the functions in
 flight makes the next access to a variable, when the coordinator goes on, and when a task is lost.  All of them are
@@ -28,7 +28,7 @@ COORDINATOR, GO_ON, TAKE, LOSE = "coordinator", "go on", "take", "lose"
 
 
 class Option(NamedTuple):
-    """Something that can happen next.
+    """One thing that can happen next in a simulated cluster.
 
     Attributes:
         action: "coordinator": the program of the coordinator goes on; "go on": the function on the worker does;
@@ -44,11 +44,11 @@ Choose = Callable[[Sequence[Option]], int]
 
 
 class Scheduler(ABC):
-    """Who decides what goes on, for the length of a `with` block; and sees what it decides about."""
+    """Decides, within a `with` block, what goes on next, and is told of every access to a variable."""
 
     @abstractmethod
     def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
-        """The number of the option that is taken; also asked where there is only one.
+        """Chooses one of the options and returns its index; called even if there is only one option.
 
         Args:
             options: what can happen next, at least one.
@@ -56,12 +56,12 @@ class Scheduler(ABC):
         """
 
     def visit(self, cluster: Cluster, worker: int | None, access: Access | None) -> None:  # noqa: B027
-        """The function on a worker, or (None) the coordinator, will make an access as soon as it goes on.
+        """Called before a function on a worker, or the coordinator, makes an access to a variable.
 
         Args:
             cluster: where it happens.
-            worker: the number of the worker, or None.
-            access: None where the coordinator has scheduled a function.
+            worker: the number of the worker; None for the coordinator.
+            access: the access; None if the coordinator has scheduled a function instead.
         """
 
     def returning(self, cluster: Cluster, worker: int) -> None:  # noqa: B027
@@ -73,15 +73,15 @@ class Scheduler(ABC):
         """
 
     def ended(self, cluster: Cluster, waited: bool) -> None:  # noqa: B027
-        """The coordinator has called `join`, and all functions have ended: `waited`, if some had not before.
+        """Called when the coordinator's `join` returns, which means that all functions have ended.
 
         Args:
             cluster: where it happened.
-            waited: whether some had not ended before the call.
+            waited: whether some functions had not ended before `join` was called.
         """
 
     def disturbed(self, why: str) -> None:  # noqa: B027
-        """The run depends on something that is neither a choice nor an access.
+        """Called when the run depends on something that is neither a choice nor an access, so that it may not repeat.
 
         Args:
             why: what it depends on, the end of a sentence.
@@ -152,7 +152,7 @@ class interleaving(Scheduler):  # noqa: N801 - used like a function
         return self._given[at] if at < len(self._given) else 0
 
     def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
-        """The number of the option that is taken.
+        """Chooses one of the options and returns its index.
 
         Args:
             options: what can happen next, at least one.

@@ -1,4 +1,4 @@
-"""What a coordinator handles: functions that were scheduled, workers, faults that are to come."""
+"""What a coordinator keeps track of: scheduled functions, workers, and faults that it will simulate."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Closure:
         self.asker: Turn | None = None
 
     def finish(self, value: object, error: BaseException | None) -> None:
-        """Keeps what came of it, and lets go of the arguments."""
+        """Stores the result, or the error, and drops the arguments."""
         self.value, self.error, self.done = value, error, True
         self.call = None
 
     def cancel(self, why: str) -> None:
-        """It will not be carried out."""
+        """Marks the function as cancelled: its result is an error with the reason `why`."""
         self.finish(None, errors.error("RD32", f"function {self.name}", why))
 
     def __str__(self) -> str:
@@ -109,11 +109,11 @@ def name_of(fn: Callable[..., object]) -> str:
 
 
 def carried_out(call: Callable[[], object], name: str, number: int, task: int) -> Any:
-    """What a function has returned on a worker, as what is kept of it; recordings have it as one event.
+    """Calls a scheduled function on a worker and returns its result as `settled` makes it; recorded as one event.
 
     Args:
-        call: calls it.
-        name, number: its name, and its number among those of the coordinator.
+        call: calls the function, without arguments.
+        name, number: the function's name, and its number among those that the coordinator has scheduled.
         task: the worker's number.
 
     Raises:
@@ -127,7 +127,7 @@ def carried_out(call: Callable[[], object], name: str, number: int, task: int) -
 
 
 def settled(result: object) -> Any:
-    """What a function has returned, as what is kept of it: variables are read, numbers become arrays."""
+    """The result of a scheduled function as it is stored: variables are read, and Python numbers become arrays."""
     return nest.map_structure(_settled_leaf, result) if nest.is_nested(result) else _settled_leaf(result)
 
 
@@ -138,8 +138,8 @@ def _settled_leaf(leaf: object) -> Any:
 
 
 def snapshot(leaf: Any) -> Any:
-    """A copy of an array that the program can still write to; anything else as it is."""
+    """A copy of `leaf` if it is a writeable array; otherwise `leaf` itself."""
     return copied(leaf) if is_array(leaf) and getattr(leaf, "flags", _READ_ONLY).writeable else leaf
 
 
-_READ_ONLY = SimpleNamespace(writeable=False)  # the flags of an array that has none
+_READ_ONLY = SimpleNamespace(writeable=False)  # stands for the flags of an array without `flags`

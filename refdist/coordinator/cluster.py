@@ -64,7 +64,7 @@ class Cluster(Functions):
         self.ready: Callable[[], bool] = _always
         self._extended = extended
         self._workers = [Worker(i) for i in range(extended.workers)]
-        self._rested = list(self._workers)  # those without a function, the one that rested longest first
+        self._rested = list(self._workers)  # idle workers, the one that has been idle longest first
         self._faults: list[Fault] = []
         self._turn = Turn()
         self._failure: BaseException | None = None
@@ -73,7 +73,7 @@ class Cluster(Functions):
         self._interrupted = False
         extended.pause = self.pause
 
-    # What the coordinator asks for.
+    # --- Methods that the coordinator calls ---
 
     @property
     def idle(self) -> bool:
@@ -94,8 +94,8 @@ class Cluster(Functions):
             current.value.ended(self, waits)
 
     def abandon(self) -> None:
-        """Stops and drops all functions; the program has ended, whatever they do."""
-        if not self._interrupted:  # then they stop by themselves
+        """Stops and drops all functions, because the program has ended."""
+        if not self._interrupted:  # interrupted functions stop by themselves
             with self.lock:
                 self._stop_all()
                 self.queue.clear()
@@ -143,7 +143,7 @@ class Cluster(Functions):
                 self._stop(closure, CANCELLED)
                 closure.cancel(f"it was stopped on worker {worker.number}, because another function failed")
 
-    # Points where another strand may get the turn.
+    # --- Points where another strand may get the turn ---
 
     def pause(self, access: Access | None = None) -> None:
         """Called before an access to a variable, and (None) when something was scheduled."""
@@ -236,7 +236,7 @@ class Cluster(Functions):
             self._failure = None
             raise failure
 
-    # Carrying out.
+    # --- Carrying out functions ---
 
     def _taken(self, number: int) -> Job:
         worker = self._workers[number]
@@ -271,7 +271,7 @@ class Cluster(Functions):
         asker, closure.asker = closure.asker, None
         try:
             return self._next() if asker is None else asker.give()  # type: ignore[return-value]
-        except BaseException as error:  # of the choices, or of what they led to
+        except BaseException as error:  # raised by the scheduler, or by what it chose
             self._failure = error
             self._turn.give()
             return None
@@ -290,7 +290,7 @@ class Cluster(Functions):
 
     def _next(self) -> Job | None:
         if self._interrupted:
-            return None  # the coordinator does not wait any more
+            return None  # the coordinator no longer waits
         option = self._chosen(())
         self._in_a_row = 0
         if option is not None and option.action == TAKE:
@@ -299,10 +299,10 @@ class Cluster(Functions):
         (self._turn if closure is None else closure.turn).give()
         return None
 
-    # Tasks that are lost.
+    # --- Losing tasks ---
 
     def lose(self, task: tuple[str, int], returns: bool = False) -> None:
-        """The task is lost now; a worker that `returns` is started again at once, with nothing of what it had."""
+        """Simulates the loss of a task; if `returns`, the worker is started again at once, with a fresh state."""
         self._faults = [fault for fault in self._faults if fault.task != task]
         kind, number = task
         if kind == "ps":
@@ -323,7 +323,7 @@ class Cluster(Functions):
         self._faults.append(Fault(task, left, returns, done))
 
     def restart(self, number: int) -> None:
-        """The worker is there again, with nothing of what it had."""
+        """Starts a lost worker again, with a fresh state."""
         worker = self._workers[number]
         if not worker.alive:
             worker.alive = True

@@ -23,7 +23,7 @@ from refdist.core.rules.calls import Call
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
 from refdist.strategies.replica_context import call_arguments
 
-# How many functions wait before `schedule` does.
+# The length of the queue at which `schedule` blocks.
 QUEUE_LIMIT = 262144
 
 

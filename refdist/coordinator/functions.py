@@ -51,7 +51,7 @@ class Functions(ABC):
     @abstractmethod
     def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
               ) -> Callable[[int], object] | bytes:
-        """What a worker is given of a call; what the program does later with the arrays in it has no effect."""
+        """Prepares a call to be sent to a worker; later changes of the arrays among its arguments have no effect."""
 
     @abstractmethod
     def per_worker_dataset(self, given: object) -> PerWorkerDataset:
@@ -86,7 +86,7 @@ class Functions(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Lets something happen, where there is anything."""
+        """Carries out one step of a function, if any can go on."""
 
     @abstractmethod
     def scheduled(self) -> None:
@@ -97,7 +97,7 @@ class Functions(ABC):
         """Stops the functions that run, and waits until none does."""
 
     def raise_error(self) -> None:
-        """Raises the error that is kept, after it has stopped and dropped all functions.
+        """Stops and drops all functions, and then raises the error that one of them has raised, if there is one.
 
         Raises:
             The first error of a function since the last call.

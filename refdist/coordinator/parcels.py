@@ -58,7 +58,7 @@ def _code(file: str, *args: Any) -> CodeType:
 
 @functools.cache
 def _pickler() -> Any:
-    """cloudpickle's pickler, which keeps the names of files, also where that leaves them out: errors name them."""
+    """cloudpickle's pickler, made to keep the file names of code objects in every version, because errors name them."""
     base: Any = _cloudpickle().Pickler
     reduced = base.dispatch_table[CodeType]
 
@@ -70,7 +70,7 @@ def _pickler() -> Any:
 
 
 def by_value(value: object) -> bytes:
-    """A value of the program itself, such as an object of one of its classes, as a worker sends it back.
+    """Pickles a result that a worker sends back, including objects of the program's own classes.
 
     Raises:
         RD25: something in it cannot be sent.
@@ -85,7 +85,7 @@ def by_value(value: object) -> bytes:
 
 
 class SharedDataset(PerWorkerDataset):
-    """A dataset of which each worker that is a process reads its own copy.
+    """A per-worker dataset in a job of processes: each worker reads its own copy.
 
     Args:
         given: the dataset, or the function that returns one.
@@ -112,7 +112,7 @@ class SharedDataset(PerWorkerDataset):
 
 
 class SharedIterator(PerWorkerIterator):
-    """An iterator of which each worker that is a process has its own."""
+    """A per-worker iterator in a job of processes: each worker has its own."""
 
     def __init__(self, dataset: SharedDataset) -> None:
         super().__init__([], [])
@@ -120,13 +120,13 @@ class SharedIterator(PerWorkerIterator):
 
 
 class _Function(NamedTuple):
-    """A function that has a number."""
+    """Stands in a message for a function that the workers already have, by its number."""
 
     number: int
 
 
 class Outgoing:
-    """What the coordinator sends.
+    """Pickles what the coordinator sends to workers.
 
     Attributes:
         definitions: of the objects that have a number, in an order in which none needs a later one.
@@ -136,8 +136,9 @@ class Outgoing:
         self.definitions: list[tuple[int, bytes]] = []
         self._strategy = strategy
         self._job = job
-        self._numbers: dict[int, tuple[int, object]] = {}  # by id, with the object, which keeps its id
-        # By the ids of its parts, which are kept: the number of a function, and a call without arguments.
+        # id -> (number, the object, kept so that no other one gets its id).
+        self._numbers: dict[int, tuple[int, object]] = {}
+        # ids of a function's parts -> [the parts, its number, a pickled call without arguments].
         self._steady: dict[tuple[int, ...], list[Any]] = {}
         base: Any = _pickler()
         outgoing = self
@@ -166,7 +167,7 @@ class Outgoing:
         return file.getvalue()
 
     def call(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
-        """What is sent of a call of a function; the function itself only twice, where it cannot change.
+        """Pickles a call; a function that cannot change is sent twice, and by its number from then on.
 
         Raises:
             As `packed`.
@@ -186,7 +187,7 @@ class Outgoing:
         return self.packed((_Function(known[1]), args, kwargs)) if args or kwargs else known[2]
 
     def number_of(self, obj: object) -> int:
-        """The number of an object, which is defined at the first time.
+        """The number by which messages name an object; the first call adds the object to `definitions`.
 
         Raises:
             RD20: a variable of this process alone.  RD34: another object that belongs to this process.
@@ -225,11 +226,11 @@ class Outgoing:
 # Also those that are refused.
 _NUMBERED = (ResourceVariable, PerWorkerVariable, ParameterServerStrategy, ParameterServerExtended, PerWorkerDataset,
              PerWorkerIterator, RemoteValue, _Function)
-_MOST = 1000  # functions that are not sent again
+_MOST = 1000  # the most functions that are sent by their numbers
 
 
 class Incoming:
-    """What a worker has received: it makes the objects that have a number.
+    """Unpickles what a worker receives, and makes the objects that messages name by number.
 
     Args:
         strategy: this worker's.
@@ -250,15 +251,15 @@ class Incoming:
         self._unpickler = Unpickler
 
     def define(self, definitions: list[tuple[int, bytes]]) -> None:
-        """Takes definitions."""
+        """Stores definitions of numbered objects, which are made when they are first used."""
         self._definitions.update(definitions)
 
     def unpacked(self, data: bytes) -> Any:
-        """What was packed."""
+        """Unpickles what `Outgoing.packed` returned."""
         return self._unpickler(io.BytesIO(data)).load()
 
     def numbered(self, number: int) -> Any:
-        """The object of that number, which is made at the first time.
+        """The object with this number, which is made when it is first used.
 
         Raises:
             Whatever the making of it has raised, as often as it is asked for.

@@ -64,14 +64,14 @@ class Processes(Functions):
         self._outgoing = Outgoing(strategy, job)
         self._there = [_Worker(i, *job.peers.channels[Task(WORKER, i)]) for i in range(self.workers)]
         self._rested = list(self._there)
-        self._lost = ""  # the last worker, and what it did
+        self._lost = ""  # the last worker that was lost, and how
         self._events = select.epoll()
         self._by_file = {worker.work.fileno(): worker for worker in self._there}
         for file in self._by_file:
             self._events.register(file, select.EPOLLIN)
         threading.Thread(target=self._attend, name="refdist coordinator", daemon=True).start()
 
-    # What the coordinator asks for.
+    # --- Methods that the coordinator calls ---
 
     @property
     def idle(self) -> bool:
@@ -108,12 +108,12 @@ class Processes(Functions):
     def _stop_all(self) -> None:
         for worker in self._there:
             if worker.closure is not None:
-                with contextlib.suppress(Gone):  # its other channel says it, too
+                with contextlib.suppress(Gone):  # its other channel reports this, too
                     worker.control.send(pickle.dumps(worker.sent))
         while any(worker.closure for worker in self._there):
             self._hear_all(_LOOK)
 
-    # What happens.
+    # --- Messages of workers ---
 
     def _attend(self) -> None:
         while True:
@@ -175,7 +175,7 @@ class Processes(Functions):
 
 
 def _unpacked(answer: bytes) -> tuple[str, object]:
-    # An object may be sent and still fail to be unpickled.
+    # An object that can be pickled may still fail to be unpickled.
     try:
         what, result = pickle.loads(answer)
     except Exception as error:

@@ -28,7 +28,7 @@ from refdist.runtime import Field
 
 __all__ = ["Client", "Server"]
 
-# What an exception is among the status codes of gRPC; the first row that fits.
+# Exception -> gRPC status code; the first row that fits counts.
 _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (errors.CancelledError, 1),
     (TimeoutError, 4),
@@ -75,7 +75,7 @@ class Server:
         attempted = f"Server.create({rpc_layer!r}, {address!r})"
         _check(attempted, rpc_layer, address)
         if address in _servers.value:
-            gc.collect()  # it may be one that is gone, in a circle of references
+            gc.collect()  # a server that is no longer used may still be alive in a reference cycle
         if address in _servers.value:
             raise errors.error("RD34", attempted, "there is a server at this address", "Take another address.")
         server = _servers.value[address] = GrpcServer()
@@ -209,10 +209,10 @@ class GrpcClient(Client):
 
 
 def _methods(client: GrpcClient, name: str, function: Callable[..., object]) -> dict[str, Callable[..., object]]:
-    # The methods of a client for a function of its server.
+    # The methods that a client has for a function of its server.
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         signature = inspect.signature(lambda *_, **__: None)
 
     def called(args: Sequence[object], kwargs: dict[str, object], timeout_in_ms: int) -> StatusOrResult:
@@ -238,7 +238,7 @@ def _methods(client: GrpcClient, name: str, function: Callable[..., object]) -> 
 
 
 class StatusOrResult:
-    """What came of a call: the result, or why there is none.
+    """The outcome of a call: its result, or an error.
 
     Attributes:
         error: what was raised, or None.
@@ -287,7 +287,7 @@ class StatusOrResult:
         else:
             self._value = None if specs is None else nest.pack_sequence_as(specs, arrays)
             return self
-        # The function has run all the same, and went well.
+        # The function itself has run without an error.
         self._misfit = errors.error("RD34", attempted, misfit, "Pass a TensorSpec for each array.")
         return self
 

@@ -1,4 +1,4 @@
-"""Functions that can be sent once: two calls of them differ in their arguments only.
+"""Functions that need not be sent again with every call, because what they refer to cannot change.
 
 Sending a function by value takes longer than most functions run.  It need not be sent again where all that it refers
 to, in its closure and among the names of its module, is the same object as before and cannot change: numbers, text,
@@ -26,7 +26,7 @@ _WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 
 
 def parts(fn: object) -> tuple[object, ...] | None:
-    """The objects that make the function what it is; None where one of them may change."""
+    """The objects that determine what the function does; None if one of them can change."""
     collected: list[object] = []
     return tuple(collected) if _add(fn, collected, []) else None
 
@@ -40,7 +40,7 @@ def _add(part: object, collected: list[object], seen: list[FunctionType]) -> boo
     if not isinstance(part, FunctionType) or part.__dict__:
         return False
     for number, other in enumerate(seen):
-        if part is other:  # it refers to itself, or two things refer to it
+        if part is other:  # a function that refers to itself, or is referred to twice
             collected.append(number)
             return True
     names = _names(part.__code__)
@@ -51,7 +51,7 @@ def _add(part: object, collected: list[object], seen: list[FunctionType]) -> boo
     scope = part.__globals__
     try:
         inside = [cell.cell_contents for cell in part.__closure__ or ()]
-    except ValueError:  # not yet bound
+    except ValueError:  # a cell of the closure is empty
         return False
     inside += part.__defaults__ or ()
     inside += (part.__kwdefaults__ or {}).values()
@@ -70,7 +70,7 @@ def _is_found_by_name(value: object) -> bool:
 
 @functools.lru_cache(maxsize=1000)
 def _names(code: CodeType) -> tuple[str, ...] | None:
-    # The names that it may look up in its module; None where it writes to what is outside of it.
+    # The global names that the code may look up; None if it writes to global or nonlocal names.
     names: dict[str, None] = {}
     for nested in _nested(code):
         for instruction in dis.get_instructions(nested):

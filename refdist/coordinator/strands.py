@@ -16,12 +16,12 @@ from collections.abc import Callable
 
 from refdist.core import call_site
 
-# What a thread carries out; it returns what the same thread does next, or None after it has given the turn to another.
+# A job of a thread; returns the thread's next job, or None if it has given the turn to another thread.
 Job = Callable[[], "Job | None"]
 
 
 class Turn:
-    """What a strand waits for: `wait` ends when another strand calls `give`, or has called it before."""
+    """Passes the turn between strands: `wait` returns when another strand has called `give`, possibly before."""
 
     __slots__ = ("give", "wait")
 
@@ -55,7 +55,7 @@ _parked: list[_Thread] = []
 
 
 def start(job: Job) -> None:
-    """Gives the turn to a job, which is carried out in a thread of its own."""
+    """Gives the turn to a job, which runs in a thread of its own."""
     try:
         thread = _parked.pop()
     except IndexError:

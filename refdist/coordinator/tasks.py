@@ -1,4 +1,4 @@
-"""What workers and parameter servers do where they are processes: they serve until the coordinator ends, then end, too.
+"""The main loops of workers and parameter servers in a job of processes: they serve until the coordinator ends.
 
 A worker carries out one function after another, in the strategy's scope, and sends back what came of it.  A thread
 listens to the second channel from the coordinator: it notes that a function is to stop, which happens at the function's
@@ -39,7 +39,7 @@ _CHIEF = Task(CHIEF, 0)
 
 
 def serve(cluster: ClusterSpec, task_type: str, task_id: int) -> None:
-    """Does what a worker or a parameter server of a job has to do; returns where tasks are simulated.
+    """Runs this worker or parameter server until the coordinator ends; returns at once if tasks are simulated.
 
     Raises:
         SystemExit: the coordinator has ended.
@@ -80,7 +80,7 @@ class _Worker:
         with context_stack.pushed(extended._scope_frame(context_stack.frame())):
             self._snapshot = inherited.Snapshot()
         self._function = 0  # the number of the function that runs
-        self._stopped = 0.0  # that of the last one that is to stop
+        self._stopped = 0.0  # the number of the last function that is to stop
         threading.Thread(target=self._listen, args=(control,), name="refdist control", daemon=True).start()
 
     def work(self) -> None:
@@ -130,7 +130,7 @@ def _packed(value: object) -> bytes:
 
 
 def _sendable(error: BaseException, task: Task) -> BaseException:
-    # With the lines of the program, which do not travel with it.
+    # A note with the traceback's lines, because tracebacks cannot be pickled.
     lines = "".join(traceback.format_tb(tracebacks.cut(error).__traceback__)).rstrip("\n")
     try:
         sent: BaseException = pickle.loads(_packed(error))

@@ -66,7 +66,7 @@ class RemoteValue:
 
 
 def kept(leaf: object) -> Any:
-    """An argument of a scheduled function, as it is now.
+    """An argument of a scheduled function as it is at this moment: a writeable array is copied.
 
     Raises:
         RD34: a RemoteValue.
@@ -82,7 +82,7 @@ def _as_numpy(leaf: object) -> Any:
 
 
 def not_on_a_worker(attempted: str) -> None:
-    """Raises where the code runs in a scheduled function.
+    """Raises if the code runs in a scheduled function.
 
     Raises:
         RD09: it does.
@@ -169,7 +169,7 @@ class PerWorkerIterator(PerWorkerValue):
     def __init__(self, datasets: Sequence[Any], lives: Sequence[int]) -> None:
         self._datasets = datasets
         self._lives = lives
-        # By worker: how often it had been lost when its iterator was made, and the iterator or why there is none.
+        # Worker -> (how often it had been lost when its iterator was made, the iterator or the error).
         self._made: dict[int, tuple[int, Any]] = {}
 
     def _of(self, worker: int) -> Any:
@@ -189,7 +189,7 @@ class PerWorkerIterator(PerWorkerValue):
         raise self._not_here("next")
 
     def get_next(self) -> Any:
-        """Not on the coordinator.
+        """Raises: only a worker can read the iterator.
 
         Raises:
             RD20: always.
@@ -202,7 +202,7 @@ class PerWorkerIterator(PerWorkerValue):
 
 
 def per_worker_datasets(given: object, workers: int) -> list[Any]:
-    """The dataset of each worker.
+    """The dataset of each worker: `given` itself, or what it returns for the worker.
 
     Raises:
         RD25: neither a dataset nor a function that returns one.
@@ -215,7 +215,7 @@ def per_worker_datasets(given: object, workers: int) -> list[Any]:
 
 
 def on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
-    """What the function returns for a worker.
+    """Calls `dataset_fn` for a worker, which it can ask for with `experimental_get_current_worker_index`.
 
     Raises:
         RD34: it makes a variable.
@@ -235,10 +235,14 @@ def _no_variable(next_creator: Callable[..., object], **kwargs: object) -> Any:
 
 
 def checked_dataset(returned: object, attempted: str) -> Any:
-    """What was found, which has to be a dataset.
+    """Returns `returned` if it is a dataset.
+
+    Args:
+        returned: what the program passed, or what its function returned.
+        attempted: the call, for the message.
 
     Raises:
-        RD34: it is not.
+        RD34: it is not a dataset.
     """
     if isinstance(returned, DistributedDataset) or (
             hasattr(returned, "element_spec") and hasattr(returned, "__iter__")

@@ -84,7 +84,7 @@ class CollectiveCall:
         self.signature = signature
         self.contribution: Any = contribution
         self.execute = execute
-        # Outwards from the caller of the function that makes this object.
+        # The site begins at the caller of the function that makes this object.
         self.call_site = call_site.of(sys._getframe(2)) if site is None else site
 
     @property
@@ -97,7 +97,7 @@ class CollectiveCall:
 
 
 class Described(Protocol):
-    """What is compared of a call, of this process or of another one."""
+    """The part of a collective call that is compared with the other replicas' or workers' calls."""
 
     @property
     def kind(self) -> str: ...
@@ -130,7 +130,7 @@ def compare(calls: Sequence[Described], number: int = 0, unit_name: str = "repli
 
 
 def _difference(calls: Sequence[Described], number: int, unit_name: str) -> errors.RefdistError:
-    # Different places come first: what else differs follows from them.
+    # Different call sites are reported first, because other differences follow from them.
     kind = calls[0].kind
     sites = list(dict.fromkeys(call.call_site for call in calls))
     place_of = dict(zip(sites, call_site.tell_apart(sites), strict=True))
@@ -145,7 +145,7 @@ def _difference(calls: Sequence[Described], number: int, unit_name: str) -> erro
         if field is not None:
             differing += f"; the {field.value} differs too: {', '.join(dict.fromkeys(values))}"
         return mismatch(Difference.CALL_SITE, kind, kind, differing, unit_name)
-    assert field is not None  # else the calls would not differ
+    assert field is not None  # otherwise the calls would be equal
     label = "" if field is Difference.TARGET else f"{field.value} "
     differing = grouped([f"with {label}{value}" for value in values], number, unit_name)
     on_tpus = kind == "all_gather" and field is Difference.SHAPE and _is_whole(calls[0].signature.shapes)
@@ -153,7 +153,7 @@ def _difference(calls: Sequence[Described], number: int, unit_name: str) -> erro
 
 
 def _is_whole(shapes: Any) -> bool:
-    # Whether no dimension of the arrays may differ, also not the one along which they are gathered.
+    # Whether all dimensions of the arrays must agree, including the one along which they are gathered.
     return not any(None in shape for shape in shapes)
 
 
@@ -168,7 +168,7 @@ def mismatch(what: Difference, kind: str, attempted: str, found: str, unit_name:
 
 
 def _first_field(signatures: Sequence[Signature]) -> tuple[Difference | None, list[str]]:
-    # The first field that differs, and its text for each call; None where none does.
+    # The first field that differs, and its text for each call; None if all agree.
     for name, field in FIELDS.items():
         values = [getattr(signature, name) for signature in signatures]
         if any(value != values[0] for value in values):
@@ -190,7 +190,7 @@ _GROUPS = 4
 
 
 def grouped(texts: Sequence[str | None], number: int, unit_name: str) -> str:
-    """For messages: "replicas 0, 1 at a.py:9; replica 2 at a.py:10", from one text for each; None is left out."""
+    """For a message, groups equal texts: "replicas 0, 1 at a.py:9; replica 2 at a.py:10"; None is left out."""
     groups: dict[str, list[int]] = {}
     for i, text in enumerate(texts, number):
         if text is not None:

@@ -28,10 +28,10 @@ from greenlet import getcurrent
 from refdist import notebook
 
 _PACKAGE = __name__.partition(".")[0]
-# Modules of Python and NumPy through which refdist calls itself, or a program refdist.
-_OPERATORS = "numpy.lib.mixins"  # those of variables and distributed values
+# Modules of Python and NumPy through which refdist calls itself, or a program calls refdist.
+_OPERATORS = "numpy.lib.mixins"  # the module with the operators of variables and distributed values
 _BETWEEN = ("contextlib", "functools", _OPERATORS)
-# Keras, and what it calls itself through: they call refdist for a program.
+# Keras, and modules through which it calls itself: between the program and refdist.
 _KERAS_S = ("keras.", "torch._dynamo.", "torch.nn.modules.")
 
 
@@ -56,7 +56,7 @@ _interned: dict[Place, Place] = {}
 
 
 class _Chain:
-    """A site, and the sites that are longer by one caller, by the id of its place."""
+    """A node of the tree of sites: a site, and by the id of a place those that are longer by this outer caller."""
 
     __slots__ = ("longer", "site")
 
@@ -69,13 +69,13 @@ class _Chain:
 
 
 _nowhere = _Chain(())
-# By the id of the code object, since hashing one is slow: its places by offset, or why it has none; and the code object
-# itself, so that its id is not given to another.
+# id of a code object, because hashing one is slow -> (its places by offset, or why it has none; the code object itself,
+# so that no other one gets its id).
 _OURS, _ROOT = "ours", "root"
 _known: dict[int, tuple[dict[int, Place] | str, CodeType]] = {}
 
 
-# The site of the collective that is carried out; () where none is.
+# The site of the collective that is being carried out, () outside of any.
 meeting: ContextVar[Site] = ContextVar("meeting", default=())
 _carriers: set[CodeType] = set()
 
@@ -95,12 +95,12 @@ def is_between(module: str) -> bool:
 
 
 def end_at(code: CodeType) -> None:
-    """Below frames of `code` there is nothing that a user wrote."""
+    """Ends call sites at frames of `code`: what has called them is not the user's program."""
     _known[id(code)] = _ROOT, code
 
 
 def carry_out_in(code: CodeType) -> None:
-    """What frames of `code` lead to, the calls at `meeting` have led to."""
+    """Makes frames of `code` count as the call at `meeting`: what they call is shown at the line of that collective."""
     _carriers.add(code)
 
 
@@ -126,7 +126,7 @@ def of(frame: FrameType | None) -> Site:
 
 
 def that_led_here() -> Site:
-    """The places of the program that led here; where a collective is carried out, those of its call."""
+    """The call site of the code that runs; while a collective is carried out, that of its call."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_between(frame.f_globals.get("__name__", "")):
         if frame.f_code in _carriers and meeting.get():
@@ -149,36 +149,37 @@ def _learn(places: dict[int, Place], code: CodeType, at: int) -> Place:
 
 
 def warn(text: str | Warning, category: type[Warning] = UserWarning, place: Place | None = None) -> None:
-    """Warns at `place`, or at the user's line that led here, however many frames of refdist lie between."""
+    """Warns at `place`; by default at the user's line that led here, however many frames of refdist lie between."""
     level = 0
     if place is None:
         level, place = _outwards(sys._getframe(1))
     if place is None:
         warnings.warn(text, category, stacklevel=level + 1)
     else:
-        warnings.warn_explicit(text, category, place.file, place.line, registry=_told.setdefault(place.file, {}))
+        warnings.warn_explicit(text, category, place.file, place.line, registry=_registries.setdefault(place.file, {}))
 
 
 def noted(error: Error) -> Error:
-    """The error with the line of the collective that is carried out, of which its traceback has no frame."""
+    """Adds to an error the line of the collective that is carried out, because its traceback has no frame of it."""
     place = _outwards(sys._getframe(1))[1]
     if place is not None:
         error.add_note(f"in the call of all replicas at {place}")
     return error
 
 
-_told: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}  # what was warned of at a collective, by file
+# The registry of warnings given at the line of a collective, by file, as `warnings.warn_explicit` takes it.
+_registries: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}
 
 
 def _outwards(frame: FrameType) -> tuple[int, Place | None]:
-    # How many frames out the program is; or where it made the call that is carried out for all replicas.
+    # How many frames out the program's own code is; or its place, if a call of all replicas is carried out.
     level = 1
     while frame.f_back is not None and is_between(frame.f_globals.get("__name__", "")):
         if frame.f_code in _carriers and meeting.get():
             return level, meeting.get()[0]
         frame, level = frame.f_back, level + 1
     if frame.f_back is None and _is_library(frame.f_globals.get("__name__", "")):
-        # A replica in which nothing of the program runs: `fit`.  Where was the run started?
+        # No frame of this replica is the program's, as in Keras's `fit`: the run's starter is looked at instead.
         outside = getcurrent().parent
         started = () if outside is None else of(outside.gr_frame)
         return level, started[0] if started else None

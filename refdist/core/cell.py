@@ -62,7 +62,7 @@ class Cell(Generic[T]):
             return False
         seen[0] = None
         self.head = version
-        while version[1]:  # others went on from this version before it became the head
+        while version[1]:  # other threads replaced this version before it became the head
             self.head = version = version[1][None]
         return True
 

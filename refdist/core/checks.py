@@ -8,7 +8,7 @@ from refdist import errors
 from refdist.runtime import Field
 
 VARIABLE = "REFDIST_CHECKS"
-# How workers compare their calls; the first is that of a program that says nothing.
+# How workers compare their calls; the first level is the default.
 LEVELS = ("all", "first", "off")
 _TYPES, _WATCH = "types", "watch"
 

@@ -59,7 +59,7 @@ class Situation(Word):
     LONE_REPLICA = "lone replica"
 
 
-# Also as names of this module: Python 3.11 finds the members of an Enum by a call.
+# Also constants of this module, because looking up a member of an Enum is a call in Python 3.11.
 OUTSIDE, CROSS, UPDATE, REPLICA, OTHER_CROSS, OTHER_REPLICA, DEFAULT, LONE_REPLICA = Situation
 SITUATIONS = (OUTSIDE, CROSS, UPDATE, REPLICA, OTHER_CROSS, OTHER_REPLICA)
 
@@ -154,7 +154,7 @@ class Scope:
         if not self._entered:
             raise errors.error("RD09", attempted, "it is not open", "Use a `with` block.")
         frame = self._entered[-1]
-        if top.get() is not frame or frame.parent is None:  # it stays open, so that it can be left later
+        if top.get() is not frame or frame.parent is None:  # an error; the scope stays open and can be left later
             raise errors.error("RD09", attempted, "a scope that was entered later is still open",
                                "Leave scopes in the reverse order, best by nested `with` blocks.")
         self._entered.pop()

@@ -67,7 +67,7 @@ class Draft:
     def change(self, place: int | None, function: Callable[[Any], Any]) -> Any:
         """Replaces one array by `function(array)`, or all of them by `function(arrays)`; returns what is new."""
         new = self._carry_out(place, function)
-        self.changes.append((place, function, copy_context()))  # not before: a change that raises is none
+        self.changes.append((place, function, copy_context()))  # only now, because a change that raises does not count
         return new
 
     def _carry_out(self, place: int | None, function: Callable[[Any], Any]) -> Any:

@@ -36,7 +36,7 @@ def as_integer(value: object) -> int | None:
     except errors.RefdistError:
         raise
     except TypeError:
-        # CuPy's arrays have no __index__, because it would wait for the GPU where nobody sees that it does.
+        # CuPy's arrays have no __index__, because it would wait for the GPU unnoticed.
         kind = getattr(getattr(number, "dtype", None), "kind", "")
         return int(number) if kind in ("i", "u") and getattr(number, "shape", None) == () else None
 

@@ -28,7 +28,7 @@ _CORE = ("trace_state_strong_ref", "trace_state", "axis_env_state")
 
 
 class _Value(NamedTuple):
-    """A value of a thread; `changed` is told of a new one, None for no value."""
+    """How a value that JAX keeps for each thread is read and written; `changed`, if any, is called with a new value."""
 
     read: Callable[[], Any]
     write: Callable[[Any], None]
@@ -37,7 +37,7 @@ class _Value(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _values(jax: ModuleType) -> tuple[Sequence[_Value], Sequence[Callable[[], Any]], object]:
-    # Of each value how it is read and written; how all are read, alone; and what is read where there is none.
+    # How each value is read and written; the reading functions alone; and the object that is read for no value.
     inner = getattr(jax, "_src", None)
     config, core = getattr(inner, "config", None), getattr(inner, "core", None)
     objects = [*vars(jax).values(), *[getattr(config, name, None) for name in _CONFIG],
@@ -56,7 +56,7 @@ def contexts() -> list[Any] | None:
 
 
 def set_contexts(wanted: list[Any] | None, now: list[Any] | None = None) -> None:
-    """Puts them back.
+    """Puts back what `contexts` returned.
 
     Args:
         wanted: what `contexts` has returned; None, from before JAX was imported, is that of a new thread.
@@ -84,7 +84,7 @@ def compiles() -> bool:
     jax: Any = modules.get("jax")
     if not hasattr(jax, "Array"):
         return False
-    # The first question is fast and not in JAX's documents; the second one is, and makes an array.
+    # The first check is fast but undocumented; the second one is documented, and makes an array.
     context = getattr(getattr(getattr(jax, "_src", None), "core", None), "trace_ctx", None)
     at_top = getattr(context, "is_top_level", None)
     return not (at_top and at_top()) and isinstance(jax.numpy.add(0, 0), jax.core.Tracer)

@@ -56,5 +56,5 @@ def set_names(wanted: dict[str, Any] | None) -> None:
 
 
 def _own(value: Any) -> Any:
-    # The stack of names is written in place.
+    # Keras changes the stack of names in place, so it is copied.
     return list(value) if type(value) is list else value

@@ -153,6 +153,10 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
 
     Args:
         run: the run in progress, None for a replica that is alone.
+        call: the collective call with this replica's contribution; the replicas' calls are compared.
+
+    Returns:
+        This replica's part of the result.
 
     Raises:
         RD09: JAX compiles the function that makes it.
@@ -237,7 +241,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
         places = _thread.places
     elif type(scheduler) is Unit:
         places = scheduler.inside
-    else:  # another library's greenlet, of whose stack nothing is known
+    else:  # a greenlet of another library, whose place on the stack is unknown
         places, known = [], False
     for place in places:  # nearly always the first
         if place.probe.switch(scheduler) == place.distance:
@@ -267,7 +271,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 replica = parked.pop()
             else:
                 replica = Unit(place.inside)
-                # A greenlet keeps what it is started with as long as it lives, so not with a job.
+                # A greenlet keeps the arguments that it is started with alive, so it is started without a job.
                 replica.switch(None)
             replicas[i] = replica
             replica.gr_context = own_context()
@@ -334,7 +338,7 @@ def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun
 
 
 def _place_of_first(replicas: Sequence[Any], calls: Sequence[object]) -> TracebackType | None:
-    # The frames of the first one that waits, so that a printed traceback ends where it does.
+    # The frames of the first replica that waits, so that a printed traceback ends at its call.
     waiting = next(replica for replica, call in zip(replicas, calls, strict=True) if call is not None)
     frame = waiting.gr_frame
     trace: TracebackType | None = None
@@ -345,7 +349,7 @@ def _place_of_first(replicas: Sequence[Any], calls: Sequence[object]) -> Traceba
 
 
 def _last(calls: Sequence[CollectiveCall | None], run: LockstepRun) -> list[history.Rendezvous]:
-    # What replicas came to that did not meet.
+    # The calls that replicas came to without meeting.
     arrivals = [None if call is None else history.of("", call.kind, call.signature, call.call_site) for call in calls]
     return [call._replace(who=names([i for i, other in enumerate(arrivals, run.first) if other == call], run.unit_name))
             for call in dict.fromkeys(arrivals) if call is not None]

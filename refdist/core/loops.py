@@ -12,7 +12,7 @@ from refdist.core.call_site import Place, Site
 _LOOPS = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-# They go over all of what they get, and a loop over them ends when that does.
+# Functions that iterate over all of their argument, so that a loop over them ends when it does.
 _WHOLE = {"enumerate", "iter", "tqdm"}
 _DISTRIBUTING = {"experimental_distribute_dataset", "distribute_datasets_from_function"}
 _ENDING = {"exit", "_exit", "quit", "abort", "kill"}
@@ -37,7 +37,7 @@ def never_ends(site: Site) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def variables(place: Place) -> tuple[str, ...]:
-    """The names that the loops around a place give values to, in this function or around it."""
+    """The loop variables at a place: names that the loops around it assign, in its function and those around that."""
     tree = _parsed(place.file)
     if tree is None:
         return ()
@@ -68,9 +68,11 @@ def uses_in_a_loop(place: Place) -> bool:
 
 
 def passes_a_number(place: Place, method: str, position: int, name: str) -> bool:
-    """Whether the call of a method at a place has a number in its text for an argument, the same in every process.
+    """Whether the source of a call passes a literal for an argument, which is then the same in every process.
 
     Args:
+        place: where the call is in the source.
+        method: the name of the method that is called.
         position, name: of the argument.
     """
     tree = _parsed(place.file)
@@ -109,7 +111,7 @@ def _catches(node: ast.AST) -> bool:
 
 
 def _is_whole(over: ast.expr) -> bool:
-    # Whether the loop goes over all of the dataset, and not over what another function makes of it.
+    # Whether the loop goes over the whole dataset, and not over what another function takes from it.
     if isinstance(over, (ast.Name, ast.Attribute)):
         return True
     if not isinstance(over, ast.Call) or not over.args:

@@ -43,7 +43,7 @@ the device of new tensors, and what `set_default_device` has put there; what is 
 
 
 class _Entered(threading.local):
-    """The `inference_mode` that was entered here last."""
+    """The `inference_mode` block that this module entered last in this thread."""
 
     mode: AbstractContextManager[object] | None = None
 
@@ -86,7 +86,7 @@ def _stack() -> Callable[[], list[object]]:
 
 
 def _saved_tensors_hooks(top: Any, pop: Any, push: Any) -> list[tuple[Any, Any]]:
-    # Only the innermost pair can be looked at.
+    # PyTorch shows the innermost pair only, so all are popped and pushed again.
     stack: list[tuple[Any, Any]] = []
     while top is not None and (pair := top(False)) is not None:
         stack.insert(0, pair)
@@ -104,7 +104,7 @@ def _loaded() -> Callable[[], Mode] | None:
 
 
 def mode() -> Mode | None:
-    """The mode of this thread, whose copies of weights are dropped; None without PyTorch."""
+    """The modes of this thread, after autocast's cached copies of weights are dropped; None without PyTorch."""
     read = _loaded()
     return None if read is None else read()
 
@@ -124,7 +124,7 @@ def is_in_a_transform() -> bool:
 
 
 def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
-    """Puts a mode back.
+    """Puts back what `mode` returned.
 
     Args:
         wanted: the mode; None, from before PyTorch was imported, is that of a new thread.
@@ -139,7 +139,7 @@ def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:
     if inference is not now[1]:
         _entered.mode = other = torch.inference_mode(inference)
         other.__enter__()
-        now = mode() or now  # leaving the one before has also put back which devices are in autocast
+        now = mode() or now  # leaving the previous one has changed autocast's devices, too
     torch.set_grad_enabled(gradients)
     for _ in range(now[0], nesting):
         torch.autocast_increment_nesting()
@@ -179,7 +179,7 @@ def _of_a_new_thread() -> Mode:
 
 
 def _cuda() -> Any:
-    # PyTorch's module for CUDA, once CUDA is in use; before that, asking it would start CUDA.
+    # `torch.cuda` once CUDA is in use; earlier calls of its functions would initialize CUDA.
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if getattr(cuda, "is_initialized", lambda: False)() else None
 

@@ -21,7 +21,7 @@ def is_due(code: str, site: call_site.Site) -> bool:
 
 
 def make(code: str, site: call_site.Site, attempted: str, found: str, fix: str = "") -> None:
-    """Makes a remark, if one is due: the warning of a row of the catalogue.
+    """Warns with a row of the catalogue, once for a code and line.
 
     Args:
         code: a key of `errors.CATALOGUE` whose class is a warning.

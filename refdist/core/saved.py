@@ -1,6 +1,6 @@
-"""Who is told that a checkpoint is complete: what starts a job again has to know how far it has come.
+"""Tells the supervisor of a worker that a checkpoint is complete, so that a restart knows how far the job has come.
 
-Nobody, unless whoever runs workers has asked for it.
+Without a supervisor nothing is told.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ _take: Callable[[str, int | None], object] | None = None
 
 
 def hand_over(take: Callable[[str, int | None], object]) -> None:
-    """From now on `take` is called with each path and step that `tell` is called with."""
+    """Sets the function that `tell` calls with each path and step."""
     global _take
     _take = take
 
 
 def tell(path: str, step: int | None) -> None:
-    """Says that all workers have saved a checkpoint, which the next start of the program may restore.
+    """Announces that all workers have saved a checkpoint, which the next start of the program may restore.
 
     Args:
         path: what it is restored by.

@@ -17,7 +17,7 @@ from refdist.runtime import Field
 
 
 class Deal(Enum):
-    """How the rows of a step are dealt to the same replicas otherwise; `input.dealing` does it."""
+    """Another way to deal the rows of a step to the same replicas; `input.dealing` carries it out."""
 
     TO_THE_NEXT_REPLICA = "to the next replica"
     IN_OTHER_PARTS = "in other parts"
@@ -25,7 +25,7 @@ class Deal(Enum):
 
 
 class Scale(NamedTuple):
-    """At what a program is run.
+    """What `refdist.compare` changes about a run.
 
     Attributes:
         replicas: how many replicas this process has.
@@ -44,7 +44,7 @@ scale: Field[Scale | None] = Field("at how many replicas the program is run; Non
 
 
 class Replicas(int):
-    """A number of replicas whose product with a whole number of at least 2 is the global batch that is held."""
+    """A number of replicas that multiplied by any int of at least 2 gives the global batch that is held fixed."""
 
     def __mul__(self, other: int) -> int:
         held = None if scale.value is None else scale.value.global_batch
@@ -54,10 +54,10 @@ class Replicas(int):
 
 
 def totals() -> bool:
-    """Whether replicas read totals where they have parts."""
+    """Whether replicas read a variable that is synchronized on reading as its total, not as their own part."""
     return scale.value is not None and scale.value.totals
 
 
 def counted(replicas: int) -> int:
-    """The number of replicas, as the program gets it."""
+    """`replicas`, as `num_replicas_in_sync` returns it: a `Replicas` if the global batch is held fixed."""
     return replicas if scale.value is None or scale.value.global_batch is None else Replicas(replicas)

@@ -31,30 +31,30 @@ if TYPE_CHECKING:
 
 
 class State(ABC):
-    """One thing that belongs to whatever runs."""
+    """A piece of state that belongs to each replica or simulated worker, and is exchanged when they take turns."""
 
     @abstractmethod
     def save(self, call: CollectiveCall | None) -> Any:
-        """What runs will wait: at a rendezvous with this call, or (None) for all that it starts now.
+        """Saves the state of a unit that waits: at a rendezvous with this call, or (None) for what it starts.
 
         Returns:
-            What `begin` and `restore` are called with.
+            The state, for `begin` and `restore`.
 
         Raises:
-            RD09: it cannot wait there.
+            RD09: the unit cannot wait there.
         """
 
     @abstractmethod
     def restore(self, saved: Any, now: Any) -> None:
-        """What has waited goes on.
+        """Restores the state of a unit that goes on.
 
         Args:
-            saved: what `save` returned for it; None where its library was not loaded then.
-            now: what `save` has returned last in this thread, if nothing has run since; otherwise None.
+            saved: what `save` returned for the unit; None if the library was not loaded then.
+            now: what `save` returned last in this thread, if nothing has run since then; otherwise None.
         """
 
     def begin(self, saved: Any, now: Any) -> None:
-        """Something begins; `saved` is what `save(None)` returned for the code that starts it."""
+        """Sets up the state of a unit that begins; `saved` is what `save(None)` returned for its starter."""
         self.restore(saved, now)
 
 
@@ -115,7 +115,7 @@ class _Scopes(State):
 
 
 class _Names(State):
-    # Workers make the same layers, which have the same names on all of them.
+    # Each worker counts its layers itself, so that layers have the same names on all workers.
     def save(self, call: CollectiveCall | None) -> dict[str, Any]:
         return keras.names()
 

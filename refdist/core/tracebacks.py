@@ -34,7 +34,7 @@ class _Raised(Protocol):
 
 
 def install() -> None:
-    """From now on printed tracebacks are cut; whatever printed them before still does."""
+    """Cuts printed tracebacks from now on; the hook that printed them before still does so."""
     before, before_in_threads = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -77,7 +77,7 @@ def _install_in(printer: Any) -> None:
 
 
 def cut(error: BaseException) -> BaseException:
-    """The same exception; from now on its traceback, and those of its causes, have only lines of the user's program."""
+    """Cuts the tracebacks of an exception and its causes to lines of the user's program; returns the exception."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

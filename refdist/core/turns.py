@@ -23,7 +23,7 @@ _TEXT = (str, bytes)
 
 
 class Turns:
-    """Which names the replicas of one run have come to each of its calls with."""
+    """The loop variables that each replica of one run has come to each call with."""
 
     def __init__(self) -> None:
         self._loops: dict[call_site.Site, bool] = {}
@@ -31,11 +31,11 @@ class Turns:
         self._differing: dict[call_site.Site, list[_Names]] = {}
 
     def look(self, calls: Sequence[CollectiveCall], frames: Iterable[FrameType | None], first: int) -> None:
-        """Remarks on this rendezvous, if it is the one that ends a swap.
+        """Warns if replicas have come to this call in different orders, and all orders are complete now.
 
         Args:
-            calls: of all replicas, which meet.
-            frames: of each the innermost one.
+            calls: the call of each replica, which meet.
+            frames: the innermost frame of each replica.
             first: the number of the first replica.
         """
         site = calls[0].call_site
@@ -58,7 +58,7 @@ class Turns:
 
 
 def _names(site: call_site.Site, frame: FrameType | None) -> _Names:
-    # What the variables of the loops around each place of the site are, in the frames outwards from this one.
+    # The values of the loop variables around each place of the site, from this frame outwards.
     names: dict[str, str | bytes] = {}
     places = iter(site)
     place = next(places, None)

@@ -17,7 +17,7 @@ _PYTHONS = ("warnings", "_py_warnings")
 
 
 def hand_over(take: Callable[[str], object]) -> Callable[[], None]:
-    """From now on what Python prints of a warning is given to `take`; returns what ends that."""
+    """Gives the text that Python would print for a warning to `take` instead; returns a function that ends this."""
     before = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,

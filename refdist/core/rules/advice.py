@@ -27,7 +27,7 @@ INSTEAD = {
     Call.MERGE_CALL: "Call `get_replica_context()` inside the function given to `strategy.run`.",
 }
 
-# For calls that do not fit together, where the catalogue speaks of replicas and workers have made them: by the code.
+# By code: the advice for calls of workers that do not fit together; the catalogue's is for replicas.
 AMONG_WORKERS = {
     "RD01": "Move the call out of the branch, loop or `try` that only some workers go through.",
     "RD02": "Make the same sequence of calls on every worker.",
@@ -40,7 +40,7 @@ AMONG_WORKERS = {
     "RD21": "Use the same nesting of lists, tuples and dicts, with the same keys, on every worker.",
 }
 
-# For calls of which some bring an array of another library.
+# For calls to which replicas bring arrays of different libraries.
 ONE_LIBRARY = "Bring arrays of one library everywhere, for example by `np.asarray(x)`."
 
 # For all_gather on TPUs, whose replicas gather arrays of one shape.
