@@ -1,1 +1,1 @@
-"""Variables in files, kept, found and read again, also when a job is preempted."""
+"""Checkpoints: variables in files, which are kept, found and read again, also when a job is preempted."""

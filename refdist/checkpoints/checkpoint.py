@@ -46,11 +46,11 @@ from refdist.variables.operations import fits
 from refdist.variables.variable import Variable
 from refdist.workers.transport import Transport, widest
 
-# What a file holds, by name.
+# The content of a file, by name.
 Values: TypeAlias = "dict[str, npt.NDArray[np.generic] | State]"
 # Checkpoints with values that no variable has taken yet.
 _waiting: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
-# What is not asked for when it is asserted that all was restored.
+# Names that `assert_consumed` and the like do not ask for.
 _UNASKED = frozenset(("save_counter", random_states.NAME))
 _SAME_NAMES = "Use the names of attributes under which the variables were saved."
 
@@ -86,10 +86,10 @@ class Checkpoint:
     def __init__(self, root: object = None, **kwargs: object) -> None:
         named = kwargs if root is None else {"root": root, **kwargs}
         for _ in walk(named, "", {}):
-            pass  # what cannot be saved is refused at once
+            pass  # called only to refuse at once what cannot be saved
         for name, value in named.items():
             if is_plain(value):
-                called = getattr(value, "__qualname__", short(value))  # what is printed of a function is its address
+                called = getattr(value, "__qualname__", short(value))  # the repr of a function has its address
                 raise errors.error("RD34", "Checkpoint", f"{name} is {called}, {errors.type_of(value)}, which would "
                                    "not be saved", "Pass a variable, `refdist.Variable(value)`, or an object "
                                    "with variables.")
@@ -146,12 +146,12 @@ class Checkpoint:
             if seen is not None:
                 seen.update(met)
         if random_states.wanted():
-            # The last, since what is restored before may draw numbers.
+            # Random states are restored last, because restoring other objects may draw numbers.
             tracked[random_states.NAME] = RandomStates(transport_of(_shared(tracked)))
         return tracked
 
     def _shared(self) -> list[Saved | data.Iterator]:
-        # What workers may have together.
+        # The variables and iterators that workers may share.
         return _shared(self._tracked())
 
     def write(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
@@ -250,7 +250,7 @@ class Checkpoint:
             _waiting.add(self)
             for _, item in seen.values():
                 if names_its_items(item) and not isinstance(item, Checkpoint):
-                    vars(item)["_awaited_by"] = self  # which lives as long as what it has values for
+                    vars(item)["_awaited_by"] = self  # keeps this alive as long as the object that it has values for
         wanted, there = ({key for key in keys if key not in _UNASKED} for keys in (tracked, values))
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "
@@ -278,7 +278,7 @@ class Checkpoint:
         path = f"{prefix}-{number}"
         step = self._write(path, attempted, writes)
         folder, name = os.path.split(path)
-        # Only this one: a manager of the folder may delete all checkpoints that are in the index.
+        # The index lists this checkpoint alone, because a manager of the folder may delete those that it lists.
         by_writers(self._shared(), attempted, indexes,
                    lambda: files.write_index(folder, {"latest": name, "all": [name]}))
         saved.tell(path, step)
@@ -286,7 +286,7 @@ class Checkpoint:
 
     def _next_number(self, attempted: str) -> int:
         number = int(self.save_counter) + 1
-        if number > np.iinfo(np.int64).max:  # only in a file that was made to harm
+        if number > np.iinfo(np.int64).max:  # only from a malicious file
             raise errors.error("RD31", attempted, f"save_counter is {number - 1}, the largest number that it can hold",
                                "Assign the number of saves to it.")
         return number
@@ -331,7 +331,7 @@ class LoadStatus:
         self._identities = identities
 
     def _check(self, attempted: str, wrong: bool, complaint: str, fix: str = _SAME_NAMES) -> None:
-        # Nothing was restored from None, so nothing that a program asserts of it is so.
+        # Nothing was restored from None, so every assertion about it fails.
         if self._path is None:
             raise errors.error("RD31", attempted, "the path is None, and nothing was restored",
                                "Ask only if `latest_checkpoint` has found a checkpoint.", kind=errors.UnmatchedError)
@@ -436,7 +436,7 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
                 undo.append(partial(target.load_state_dict, target.state_dict()))
                 target.load_state_dict(content)
     except Exception:
-        # Variables have not been assigned yet; what was restored is again as it was.
+        # Variables have not been assigned yet; objects that were restored get their old state back.
         for back in reversed(undo):
             back()
         raise
@@ -445,9 +445,9 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
 
 
 def take_up() -> None:
-    """Assigns values that were read before their variables were made, to variables that were made meanwhile."""
+    """Assigns values that were read before their variables were created, to those created since then."""
     for checkpoint in list(_waiting):
-        # A replica may have made them, for all.
+        # Outside the replica that may have created the variables for all replicas.
         with context_stack.pushed(context_stack.BOTTOM):
             for name, value in checkpoint._checkpoint_items().items():
                 checkpoint._give("" if name == "root" else name, value)
@@ -483,7 +483,7 @@ def transport_of(shared: Iterable[Saved | data.Iterator]) -> Transport:
 
 def by_writers(shared: Iterable[Saved | data.Iterator], attempted: str, writes: bool,
                act: Callable[[], None]) -> None:
-    """The workers that write call `act`; the others wait for them, and all of them raise if one raised."""
+    """Calls `act` on the workers that write, while the others wait; if it raises on one worker, all raise."""
     transport = transport_of(shared)
     failed: Exception | None = None
     if writes:

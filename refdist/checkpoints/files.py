@@ -174,7 +174,7 @@ def _table(value: object) -> dict[str, Any]:
 
 
 def _viewed(array: npt.NDArray[np.generic], key: str, dtype: object, shape: object) -> npt.NDArray[np.generic]:
-    """The array that was stored as bytes."""
+    """Views stored bytes as an array of the stored dtype and shape."""
     if not isinstance(dtype, str) or np.dtype(dtype).kind not in "fc":
         raise ValueError(f"{key} has the dtype {dtype}")
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):

@@ -36,12 +36,12 @@ class Stateful(Protocol):
         """Replaces the state; raises if it does not fit."""
 
 
-# What is saved as one array; of a sharded variable that is the whole, so that it fits any number of shards.
+# Objects that are saved as one array; a sharded variable is saved whole, so that it fits any number of shards.
 Saved = Variable | ShardedVariable
-# What all workers save together; it goes back to where it was if something else cannot be restored.
+# Objects that all workers save together; they are moved back if something else cannot be restored.
 Placed = data.Iterator | RandomStates
 Tracked = Saved | Stateful | Placed
-# By `id`: the path and the object.
+# id -> (path, the object, kept so that no other one gets its id).
 Seen = dict[int, tuple[str, object]]
 
 
@@ -50,7 +50,7 @@ class _Itemized(Protocol):
 
 
 def names_its_items(value: object) -> TypeGuard[_Itemized]:
-    """Whether the class says what a checkpoint finds in it: another checkpoint, or what Keras makes."""
+    """Whether the class itself names the items that a checkpoint saves: another checkpoint, or an object of Keras."""
     return hasattr(type(value), "_checkpoint_items")
 
 

@@ -41,7 +41,7 @@ class TerminationConfig:
     def __init__(self, termination_watcher_fn: Callable[[], bool] | None = None,
                  exit_fn: Callable[[], object] | None = None, grace_period: float | None = None,
                  save_fn: Callable[..., object] | None = None) -> None:
-        # Checked here, because when they are needed it is too late.
+        # Checked here, because it is too late when they are called.
         for name, given in (("termination_watcher_fn", termination_watcher_fn), ("exit_fn", exit_fn),
                             ("save_fn", save_fn)):
             if given is not None and not callable(given):
@@ -143,7 +143,7 @@ class PreemptionCheckpointHandler:
             (self._config.exit_fn or _exit)()
 
     def _ask(self, failure: Exception | None = None) -> list[tuple[bool, bool, bytes]]:
-        """Of every worker: whether it was told to end, whether its grace period is over, and the error of its step."""
+        """For every worker: whether it was told to end, whether its grace period is over, and the error of its step."""
         # Only the worker that received the signal knows when its grace period began.
         state = (self._told.is_set(),
                 self._told.is_set() and time.monotonic() - self._told_at >= (self._config.grace_period or 0),
@@ -187,7 +187,7 @@ class PreemptionWatcher:
         return f"process {os.getpid()} was told to end" if self._told.is_set() else None
 
     def block_until_worker_exit(self) -> None:
-        """Does nothing, as the signal is this process's own: there are no workers on TPUs that have to end first."""
+        """Does nothing: the signal concerns this process alone, as there are no other workers on TPUs to wait for."""
 
 
 def _pickled(error: Exception) -> bytes:

@@ -48,7 +48,7 @@ class RandomStates:
         return {"workers": self._transport.all_gather_object(call, _taken())}
 
     def _go_to(self, place: Any) -> Callable[[], None]:
-        """Puts back those of this worker; with another number of workers there are none for it, and nothing happens.
+        """Restores this worker's states; does nothing with another number of workers.
 
         Returns what undoes it.
 

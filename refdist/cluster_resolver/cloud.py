@@ -19,7 +19,7 @@ initialize: Late[Callable[[TPUClusterResolver], None]] = Late()
 
 
 class PodLister(Protocol):
-    """What is used of a `kubernetes.client.CoreV1Api`."""
+    """The part of `kubernetes.client.CoreV1Api` that the resolver calls."""
 
     def list_pod_for_all_namespaces(self, *, label_selector: str) -> Any:
         """The pods with these labels, as the attribute `items`."""

@@ -90,7 +90,7 @@ class DeviceAssignment:
 
     @property
     def topology(self) -> Topology:
-        """The TPU."""
+        """The topology of the TPU that the cores belong to."""
         return self._topology
 
     @property

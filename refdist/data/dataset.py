@@ -42,7 +42,7 @@ class Dataset(Functions):
         return Dataset(read, known, self._options, numbered, origin, self._sources)
 
     def __repr__(self) -> str:
-        # Never calls a function of the program.
+        # `repr` never calls a function of the program.
         spec = "what a function of the program makes" if callable(self._facts.spec) else self._facts.spec
         return f"<{type(self).__name__} of {spec}>"
 

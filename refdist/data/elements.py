@@ -57,12 +57,12 @@ class Numbers:
         self.count = len(numbers)
 
     def row(self, index: int) -> Any:
-        """A row."""
+        """The row of this number, a scalar array."""
         number = np.int64(self._numbers[index])
         return number if self._dtype == np.int64 else number.astype(self._dtype)
 
     def batch(self, indices: range | list[int]) -> Any:
-        """Several rows as one element."""
+        """The rows of these numbers as one batch, a new array."""
         if isinstance(indices, range):
             part = self._numbers[indices.start:indices.stop:indices.step]
             rows = np.arange(part.start, part.stop, part.step, dtype=np.int64)
@@ -78,19 +78,19 @@ def _given(leaf: object) -> Any:
 
 
 def as_the_backend_s(element: object) -> Any:
-    """The element with arrays of the backend in use, for a program that has no others."""
+    """Converts an element's arrays to the backend's, for a program that uses no others."""
     backend = current_backend()
     return nest.map_structure(
         lambda leaf: backend.put(np.asarray(leaf), "") if isinstance(leaf, (np.ndarray, np.generic)) else leaf, element)
 
 
 def as_numpy_s(element: object) -> Any:
-    """The element with NumPy's arrays."""
+    """Converts an element's arrays to NumPy arrays."""
     return nest.map_structure(lambda leaf: leaf if library_of(leaf) is None else to_numpy(leaf), element)
 
 
 def arrays(structure: object, convert: Callable[[object], object] = _given) -> Any:
-    """The structure with read-only arrays as leaves; as in tf.data, a list is an array and not a structure.
+    """Converts the leaves of a structure to read-only arrays; as in tf.data, a list is an array and not a structure.
 
     Views where possible: the arrays of the caller are not copied.  None, text and datasets stay what they are.
     """
@@ -257,7 +257,7 @@ def _functions(column: tuple[Any, ...]) -> Any:
 
 
 def rows_of(leaf: npt.NDArray[np.generic] | None, which: int | slice | npt.NDArray[np.intp]) -> Any:
-    """A row, or several, of a component; None for None."""
+    """One row of a component, or several; None for None."""
     return None if leaf is None else leaf[which]
 
 
@@ -306,7 +306,7 @@ def pad_and_stack(elements: Sequence[object], start: int, shapes: Sequence[Seque
 
 
 def count_of(method: str, name: str, value: object, least: int | None = None) -> int:
-    """An argument as an int of at least `least`.
+    """Returns an argument that must be an int of at least `least`.
 
     Raises:
         RD25, RD34: it is not an integer (TypeError), or it is less (ValueError).

@@ -58,7 +58,7 @@ class Facts(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One reading of a dataset: which of its files, and the seed that all workers agreed on.
+    """One pass over a dataset: which of its files are read, and the seed that all workers agreed on.
 
     Attributes:
         num_shards, shard: every `num_shards`-th file is read, beginning with file number `shard`.
@@ -75,7 +75,7 @@ class Reading(NamedTuple):
 
     @property
     def whole(self) -> Reading:
-        """The same of all files."""
+        """This reading, of all files."""
         return self._replace(num_shards=1, shard=0)
 
 

@@ -27,7 +27,7 @@ COMPRESSIONS = {None: open, "": open, "GZIP": gzip.open}
 _LENGTH = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
 _HEADER = _LENGTH.size + _CHECK.size
-# What a byte can stand for in a compressed file: two bits for a copy of 258 bytes, RFC 1951, section 3.2.5.
+# The most bytes that one compressed byte can stand for: two bits copy 258 bytes (RFC 1951, section 3.2.5).
 _DEFLATED = 258 * 4
 
 
@@ -77,7 +77,7 @@ def check_compression(compression: str | None, attempted: str) -> None:
 
 def read_each(filenames: list[str], reading: Reading, read: Callable[[str, str | None], Iterable[bytes]],
               compression: str | None, at_once: int) -> Iterator[bytes]:
-    """Yields what `read` yields, for each of the files that this reading is for, of which `at_once` take turns."""
+    """Yields what `read` yields for each file of this reading; `at_once` files take turns."""
     own_files = filenames[reading.shard::reading.num_shards]
     streams = (read(name, compression) for name in own_files)
     return itertools.chain.from_iterable(streams) if at_once == 1 else interleave(streams, at_once, 1)

@@ -278,14 +278,14 @@ class Functions(Transformations):
 
 
 def _noted(reading: Reading, inner: Any) -> Any:
-    # What keeps the position of an iterator from being saved, where the dataset that a function returned has it.
+    # Notes what in a dataset that a function returned keeps the iterator's position from being saved.
     if reading.tape is not None:
         reading.tape.obstruct(inner._sources)
     return inner
 
 
 def _dataset(method: str, returned: object) -> Any:
-    # What a function returned, which must be a dataset.
+    # Returns what a function returned, if that is a dataset.
     if isinstance(returned, Transformations):
         return returned
     raise errors.error("RD25", f"Dataset.{method}", f"the function returned {errors.type_of(returned)}",

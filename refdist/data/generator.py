@@ -52,7 +52,7 @@ def _typed_spec(types: Any, shapes: Any) -> Any:
 
 
 def spec_of_first(generator: Callable[..., Iterable[object]], args: tuple[object, ...]) -> Any:
-    """The spec that follows for all elements from the first one: its structure and dtypes, and any shape.
+    """The spec that the first element implies for all: its structure and dtypes, and any shape.
 
     Raises:
         RD29: there are no elements.
@@ -113,7 +113,7 @@ def _typed(raw: object, spec: object, number: int) -> Any:
 
 
 def _cast(raw: npt.NDArray[np.generic] | np.generic, dtype: np.dtype[np.generic]) -> Any:
-    # To a dtype of the same kind, or of a wider one, unless ints do not fit: nothing but digits of a float is lost.
+    # Casts within a kind of dtype or to a wider one, but not ints that do not fit: only digits of floats can be lost.
     ints = raw.dtype.kind in "iu" and dtype.kind in "iu"
     if raw.dtype == dtype or not (ints or np.can_cast(raw.dtype, dtype, "same_kind")):
         return raw

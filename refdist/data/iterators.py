@@ -189,7 +189,12 @@ def made(function: Callable[..., object], element: object) -> Any:
 
 
 def scan(state: object, function: Callable[..., object], stream: Iterable[object]) -> Iterator[object]:
-    """Calls `function(state, element)`, which returns the next state and the element to yield.
+    """Calls `function(state, element)` for each element; it returns the next state and the element to yield.
+
+    Args:
+        state: the first state, a nest of arrays.
+        function: called with the state and an element.
+        stream: the elements.
 
     Raises:
         RD25: it does not return a pair.  RD26: a state of another structure or dtype.

@@ -1,4 +1,4 @@
-"""Several datasets as one: side by side, one after another, or element by element, drawn at random or chosen.
+"""Datasets made of several others: side by side, one after another, drawn at random, or chosen one by one.
 
 Each function returns the arguments of the new `Dataset`: how it is read, its facts, and its options.
 """
@@ -58,7 +58,7 @@ def one_after_another(datasets: list[Dataset]) -> Made:
 
 def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed_of: Callable[[Reading], int],
             stop: bool) -> Made:
-    """The next element of a dataset that is drawn each time.
+    """Each element is the next one of a dataset drawn at random.
 
     Raises:
         RD25: bad weights.  RD26: elements of another structure or dtype, where that is known.
@@ -72,13 +72,13 @@ def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed_of: Cal
     def choices(reading: Reading) -> Iterator[int]:
         return iterators.draw([share for _, share in drawn], seed_of(reading)) if drawn else iter(())
     read, known, options = _mixed([dataset for dataset, _ in drawn], datasets, choices, stop)
-    if len(drawn) < 2:  # nothing is left to chance
+    if len(drawn) < 2:  # there is nothing to draw
         known = known._replace(cardinality=sum(dataset._facts.cardinality for dataset, _ in drawn))
     return read, known, options
 
 
 def chosen(datasets: list[Dataset], choice_dataset: Dataset, stop: bool) -> Made:
-    """The next element of the dataset whose number is the next element of another dataset.
+    """Each element is the next one of the dataset whose index `choice_dataset` yields.
 
     Raises:
         RD25, RD34: choices that are not int64 scalars.  RD26: elements of another structure or dtype, where that is

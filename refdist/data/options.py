@@ -12,10 +12,10 @@ from refdist.core.rules.options import AutoShardPolicy
 
 
 class _Checked:
-    # Options of which only those that exist can be set, to what they can be: a name that is spelled wrongly would
-    # leave the rows divided as if it had not been written.
-    _kinds: ClassVar[tuple[tuple[str, tuple[type, ...], str], ...]]  # names, types, and these in words
-    _kept = False  # whether they are a dataset's
+    # Only options that exist can be set, and only to values of their types: a misspelt name would otherwise have no
+    # effect on how rows are divided.
+    _kinds: ClassVar[tuple[tuple[str, tuple[type, ...], str], ...]]  # name, types, description of the types
+    _kept = False  # whether a dataset has these options, which are then read-only
 
     def __setattr__(self, name: str, value: object) -> None:
         attempted = f"setting {type(self).__name__}.{name}"

@@ -15,13 +15,13 @@ Read = Callable[[Reading], Iterable[object]]
 
 
 class Change(Protocol):
-    """Chooses or reorders what a function reads: elements, numbers of rows, or the origins of both."""
+    """Chooses or reorders the results of a function: elements, row numbers, or the origins of both."""
 
     def __call__(self, read: Callable[[Reading], Iterable[_T]], reading: Reading, /) -> Iterable[_T]: ...
 
 
 class Origin(NamedTuple):
-    """Where the rows of a dataset come from.
+    """Where in its source each row of a dataset comes from.
 
     Attributes:
         read: for every element, in order, the number of its row in the source; or an array of numbers, shape [rows].

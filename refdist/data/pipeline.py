@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Numbered(NamedTuple):
-    """Elements that are rows of arrays: the rows, and a function that reads their numbers in order."""
+    """Elements that are rows of arrays: the arrays, and a function that yields the row numbers in order."""
 
     rows: Rows | Numbers
     numbers: Callable[[Reading], Iterable[int]]
@@ -66,7 +66,7 @@ class Numbered(NamedTuple):
 
 
 class Pipeline:
-    """The part of `Dataset` that is read; documented there.
+    """The methods of `Dataset` that read it; they are documented there.
 
     Args:
         read: the elements, from the beginning.
@@ -91,11 +91,11 @@ class Pipeline:
         raise NotImplementedError
 
     def _then(self, read: Read, known: Facts, origin: Origin | None = None) -> Dataset:
-        # What a transformation makes that looks at elements.
+        # The result of a transformation that looks at elements.
         return self._of(read, known, None, origin)
 
     def _select(self, change: Change, cardinality: int) -> Dataset:
-        # What a transformation makes that only chooses and reorders.
+        # The result of a transformation that only chooses and reorders elements.
         known = self._same()._replace(cardinality=cardinality)
         origin = self._origin and self._origin.changed(change)
         if self._numbered is not None:
@@ -138,7 +138,7 @@ class Pipeline:
         return count
 
     def as_numpy_iterator(self) -> Iterator[Any]:
-        """An iterator over the elements, as NumPy's arrays.
+        """An iterator over the elements, as NumPy arrays.
 
         Source: tf.data.Dataset.as_numpy_iterator.
         """

@@ -1,4 +1,4 @@
-"""Where an iterator of a dataset is, so that a checkpoint can hold it and another process can go on from there.
+"""The position of an iterator, as a checkpoint stores it, so that another process can go on from there.
 
 A dataset is a function: read again, it yields the same elements, but for what reading takes from elsewhere.  So the
 position of an iterator is how many elements it has read, together with what its reading has taken: the seeds that each
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from refdist.data.facts import Reading
 
 _SEEDS = 1 << 62
-_MOST = 1 << 22  # draws of one iterator, in a file that may be of a stranger
-_lock = threading.Lock()  # of all sources: each is held for some microseconds
+_MOST = 1 << 22  # draws of one iterator; a file with more is refused, because it may be malicious
+_lock = threading.Lock()  # shared by all sources, as each holds it for microseconds only
 
 
 def _forked() -> None:
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Seeds:
-    """Draws a seed for each reading: always the same one, or, if `fresh`, one after the other.
+    """Draws a seed for each reading: always the same one, or with `fresh` a new one each time.
 
     Args:
         seed: from which they follow; None for one that is drawn by chance.
@@ -73,7 +73,7 @@ class Seeds:
             return drawn
 
     def agreed(self, seed: int | None) -> int:
-        """From which seed the draws follow for readings on whose seed workers have agreed, or not."""
+        """The seed that determines the draws of readings on whose seed workers have agreed, or have not."""
         return self.own if self.chosen or seed is None else seed
 
     def _from(self, source: random.Random, agreed: int) -> int:
@@ -83,16 +83,16 @@ class Seeds:
         return random.Random(agreed).randrange(_SEEDS) if agreed == self.own else agreed
 
     def next(self, seed: int | None) -> int:
-        """The number of the next draw of readings with this seed; in another process a cache is filled anew."""
+        """The number of the next draw for readings with this seed; caches are filled anew in another process."""
         agreed = self.agreed(seed)
         return self._cached.get(agreed, self._sources.get(agreed, (None, 0))[1])
 
     def cached(self, seed: int | None, number: int) -> None:
-        """What a cache keeps, for readings with this seed, was drawn from this number on."""
+        """Notes that a cache holds elements that were drawn from this number on, for readings with this seed."""
         self._cached.setdefault(self.agreed(seed), number)
 
     def set(self, first: int, seed: int | None, number: int) -> None:
-        """From now on readings with `seed` get what follows from `first`, beginning with this draw."""
+        """Sets the next draw of readings with `seed`: the one of this number, of those that follow from `first`."""
         with _lock:
             self.own = first if seed is None else self.own
             agreed = self.agreed(seed)
@@ -103,8 +103,7 @@ class Seeds:
             self._cached.pop(agreed, None)
 
     def drawn(self, first: int, seed: int | None, numbers: Sequence[int]) -> list[int]:
-        """The draws with these numbers that readings with `seed` get, of a source like this whose draws follow from
-        `first`."""
+        """The draws with these numbers for readings with `seed`, of a source whose draws follow from `first`."""
         source = Seeds(self.own if self.chosen or seed is not None else first, self._fresh)
         source.chosen = self.chosen
         agreed = source.agreed(seed)
@@ -122,28 +121,28 @@ def together(several: Iterable[Sequence[Source]]) -> tuple[Source, ...]:
 
 
 class Taken(NamedTuple):
-    """A draw that is noted on a tape."""
+    """A draw of a seed, as it is noted on a tape."""
 
     source: Seeds
     number: int
 
 
 class Drawn(NamedTuple):
-    """What some elements took: the draws of the dataset's sources, and whether there were stray ones."""
+    """The draws that some elements needed: those of the dataset's sources, and whether there were others."""
 
     taken: Sequence[Taken]
     stray: bool
 
 
 class Mark(NamedTuple):
-    """How much was noted on a tape: how many draws of the dataset's sources, and how many stray ones."""
+    """A position on a tape: how many draws of the dataset's sources were noted, and how many others."""
 
     taken: int
     strays: int
 
 
 class Tape:
-    """What one reading of a dataset has drawn.
+    """The draws of one reading of a dataset, in order; replaying them gives the same elements again.
 
     Args:
         sources: all sources of the dataset, in an order that is the same in every process.
@@ -167,7 +166,7 @@ class Tape:
             for source, numbers, begin in zip(self.sources, noted, first, strict=bool(noted))}
 
     def due(self, source: Seeds) -> int | None:
-        """What the source has to draw next, where that is noted; else None."""
+        """The draw that the tape has noted next for the source; None if it has none."""
         waiting = self._due.get(id(source))
         if not waiting:
             return None
@@ -179,13 +178,13 @@ class Tape:
         """Notes a draw."""
         if any(source is known for known in self.sources):
             self._taken.append(Taken(source, number))
-        # Of a dataset that a function has made: the next process makes it anew, and it begins with draw 0.
+        # A source of a dataset that a function made: another process makes it anew, beginning with draw 0.
         elif number or not source.chosen:
             self._strays += 1
 
     @property
     def stray(self) -> bool:
-        """Whether something was drawn that the next process would draw in another way."""
+        """Whether there was a draw that another process would not repeat."""
         return self._strays > 0
 
     def obstruct(self, sources: Iterable[Source]) -> None:
@@ -193,15 +192,15 @@ class Tape:
         self.obstacles += [source for source in sources if isinstance(source, str) and source not in self.obstacles]
 
     def mark(self) -> Mark:
-        """How much was noted."""
+        """The current position on the tape."""
         return Mark(len(self._taken), self._strays)
 
     def since(self, mark: Mark) -> Drawn:
-        """What was noted after that."""
+        """The draws that were noted after a mark."""
         return Drawn(self._taken[mark.taken:], self._strays > mark.strays)
 
     def takes(self, drawn: Drawn) -> bool:
-        """Notes draws once more that were made for elements which are kept; False where others are due."""
+        """Notes draws again, for elements that were kept; False if the tape has noted others next."""
         with _lock:
             for source in {taken.source for taken in drawn.taken}:
                 numbers = [taken.number for taken in drawn.taken if taken.source is source]
@@ -216,13 +215,13 @@ class Tape:
             return True
 
     def played(self) -> Tape:
-        """A tape that plays what is due on this one."""
+        """A new tape that replays the draws that are left on this one."""
         copied = Tape(self.sources, self.seed)
         copied._due = {key: deque(waiting) for key, waiting in self._due.items()}
         return copied
 
     def state(self) -> dict[str, Any]:
-        """What `played_from` takes, of values that JSON can hold."""
+        """The state for `played_from`, in values that JSON can hold."""
         with _lock:
             return {"seed": self.seed, "shuffles": [
                 {"seed": source.agreed(self.seed), "next": source.next(self.seed), "drawn": _runs(
@@ -254,14 +253,14 @@ def played_from(state: Mapping[str, Any], sources: Sequence[Source]) -> Tape:
 
 
 def go_on(state: Mapping[str, Any], sources: Sequence[Source]) -> None:
-    """From now on the sources draw what comes after the position with this state."""
+    """Sets the sources to draw what comes after the position with this state."""
     own = [source for source in sources if isinstance(source, Seeds)]
     for source, shuffle in zip(own, state["shuffles"], strict=True):
         source.set(shuffle["seed"], state["seed"], shuffle["next"])
 
 
 def _runs(numbers: Iterable[int]) -> list[list[int]]:
-    # First and last of each run of numbers one after the other.
+    # The first and last number of each run of consecutive numbers.
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

@@ -219,7 +219,7 @@ def with_rows(spec: object, rows: int | None) -> Any:
 
 
 def made(spec: object, ranked: bool) -> Any:
-    """The spec of all results of a function, given that of one: its dtypes, its ranks if `ranked`, and any lengths."""
+    """The spec of all results of a function, from that of one: its dtypes, its ranks if `ranked`, and any lengths."""
     def of_leaf(leaf: LeafSpec) -> LeafSpec:
         if leaf is None:
             return None

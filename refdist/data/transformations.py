@@ -271,7 +271,7 @@ class Transformations(Pipeline):
                                 facts.repeated(self._facts.cardinality, times))
         if times is None and self._facts.cardinality > 0:
             repeated._facts = repeated._facts._replace(epoch=self._facts.cardinality)
-        repeated._origin = None  # a look draws one order, but every repetition has another
+        repeated._origin = None  # row numbers would be drawn in one order, but each repetition has another
         return repeated
 
     def take(self, count: int, name: str | None = None) -> Dataset:

@@ -1,4 +1,4 @@
-"""The same rows on the same number of replicas, dealt otherwise: an experiment of `refdist.compare`.
+"""Deals the same rows to the same replicas in another way: an experiment of `refdist.compare`.
 
 Where another replica has a part, or other rows are together in a part, and the result is another, that is why.  Where
 one replica has all rows, and the result is that of one replica alone, the parts are why.
@@ -47,7 +47,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def _of_columns(step: list[Any], dealt_anew: Callable[[Sequence[Any]], list[Any]]) -> list[Any]:
-    # A column has one component of the elements of all replicas.
+    # A column is one component, of the elements of all replicas.
     columns = list(zip(*(nest.flatten(element) for element in step), strict=False))
     if any(not is_array(part) or not part.shape for column in columns for part in column):
         return step

@@ -51,7 +51,7 @@ class Explanation(NamedTuple):
 
 
 def spans(numbers: NDArray[np.int64]) -> str:
-    """Row numbers in short: "0-3, 8", or "none".
+    """Row numbers as text: "0-3, 8", or "none".
 
     >>> spans(np.array([0, 1, 2, 5])), spans(np.array([]))
     ('0-2, 5', 'none')
@@ -62,7 +62,7 @@ def spans(numbers: NDArray[np.int64]) -> str:
 
 
 def pairs(numbers: NDArray[np.int64]) -> list[list[int]]:
-    """Row numbers as [first, last] of those that follow each other.
+    """Runs of consecutive row numbers, each as [first, last].
 
     >>> pairs(np.array([0, 1, 2, 5]))
     [[0, 2], [5, 5]]

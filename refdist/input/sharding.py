@@ -43,7 +43,7 @@ from refdist.variables.interfaces import Extended
 
 
 class Problem(NamedTuple):
-    """What is remarked on where a dataset is distributed: the code, what was found, and what to do instead."""
+    """A warning about how a dataset is distributed: its code, what was found, and what to do instead."""
 
     code: str
     found: str
@@ -55,7 +55,7 @@ class Problem(NamedTuple):
 
 @dataclass(kw_only=True)
 class Split:
-    """How the pipelines of a worker become steps.
+    """Turns the pipelines of a worker into steps.
 
     Attributes:
         pipelines: what is read; one for each worker, for each of its hosts, or for each replica.
@@ -84,16 +84,16 @@ class Split:
 
     @property
     def others(self) -> bool:
-        """Whether the steps of other workers can be told from this worker's pipelines."""
+        """Whether this worker's pipelines determine the steps of other workers."""
         return False
 
     @property
     def covers(self) -> str:
-        """What a step covers, in words that are the same where step n has the same rows on other replicas; else ""."""
+        """What one step covers, in words, if that is the same for any number of replicas; else ""."""
         return ""
 
     def tapes(self) -> list[Tape]:
-        """What notes the draws of a reading of each pipeline."""
+        """A tape for each pipeline, which notes the draws of its reading."""
         return [Tape(_sources(pipeline), reading.seed)
                 for pipeline, reading in zip(self.pipelines, self.readings, strict=True)]
 
@@ -181,7 +181,7 @@ class _OfBatches(Split):
                    else step[host][place] for host, place in self.places]
 
     def _pieces(self, batches: Iterable[object], reader: int) -> Iterator[list[Any]]:
-        # For each step: for all replicas where a reader reads its share, else for the reader's own.
+        # Each step has elements for all replicas if readers read their shares, otherwise for the reader's own.
         count = self.layout.count // self.hosts
         if self.cut is Cut.ROW_STREAM and self.sizes is not None:
             first = reader * count
@@ -265,7 +265,7 @@ def _places(layout: Layout) -> list[tuple[int, int]]:
 
 
 def _owners(layout: Layout, places: list[tuple[int, int]]) -> list[int]:
-    # For each piece of a batch of which readers read their share the number of the replica that gets it.
+    # For each piece of a batch, the replica that gets it, if readers read their shares.
     hosts = 1 + max(host for host, _ in places)
     numbers = {place: i for i, place in enumerate(places)}
     pieces = [divmod(piece, layout.workers * hosts) for piece in range(layout.total)]
@@ -388,7 +388,7 @@ class _OfPipelines(Split):
 
 def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Sequence[int],
                  uneven: UnevenEnd) -> Split:
-    """The split of datasets that a function made; `feeds` says for each replica which one it reads."""
+    """The split of datasets that a function made; `feeds` has for each replica the index of the one that it reads."""
     layout: Layout = extended.layout
     first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
     alone = layout.workers == 1

@@ -1,4 +1,4 @@
-"""What the strategies that know one process only ask when they are made: for devices, and whether they are alone."""
+"""Checks of strategies for a single process: their lists of devices, and whether there are other workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from refdist.workers import connection
 
 
 def warn_of_copies(strategy: str) -> None:
-    """Warns, on the first of several workers, that each of them trains a model of its own.
+    """Warns, on the first of several workers, that each worker trains a model of its own.
 
     None where a MultiWorkerMirroredStrategy was made before, in a job with parameter servers, and for an evaluator.
     """
@@ -36,7 +36,7 @@ def _evaluates() -> bool:
 
 
 def check_device_list(strategy: str, argument: str, stated: object) -> None:
-    """Refuses what a strategy cannot take for a list of devices.
+    """Raises unless a strategy can take `stated` as a list of devices.
 
     Raises:
         RD25: neither a list or tuple, nor None.

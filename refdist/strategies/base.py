@@ -32,7 +32,7 @@ from refdist.variables.values import PerReplica
 if TYPE_CHECKING:
     from refdist.strategies.extended import StrategyExtended
 
-_RUN = Call.RUN  # see `Word`
+_RUN = Call.RUN  # looked up once: members of an Enum are slow to look up
 
 
 class RunOptions(NamedTuple):
@@ -116,7 +116,7 @@ class Strategy(OneOfAKind):
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """Over how many replicas gradients are aggregated."""
+        """The number of replicas over which gradients are aggregated."""
         return counted(self._extended.layout.total)
 
     @property
@@ -402,7 +402,7 @@ class Strategy(OneOfAKind):
         _warn("make_dataset_iterator", "experimental_distribute_dataset")
         return InputIterator(self.experimental_distribute_dataset(dataset))
 
-    # Of the pages for another language.
+    # Documented for another language only.
     make_dataset_iterator_dyn = Missing()
     make_input_fn_iterator_dyn = Missing()
 
@@ -467,7 +467,7 @@ class Strategy(OneOfAKind):
 
     def configure(self, session_config: object = None, cluster_spec: object = None, task_type: str | None = None,
                   task_id: int | None = None) -> None:
-        """Configured a session; there are none.
+        """Does nothing: there are no sessions to configure.
 
         Args:
             session_config, cluster_spec, task_type, task_id: without effect.
@@ -535,7 +535,7 @@ class Strategy(OneOfAKind):
 
 
 class Scope(context_stack.Scope):
-    """What `Strategy.scope` returns."""
+    """The context manager that `Strategy.scope` returns."""
 
     def __init__(self, strategy: Strategy) -> None:
         super().__init__()

@@ -51,12 +51,12 @@ class Destinations(NamedTuple):
         return collectives.broadcast(backend, result, self.devices) if self.asked else [result]
 
     def wrapped(self, copies: Sequence[Part]) -> Any:
-        """The copies as they are given to the caller."""
+        """The copies as the caller gets them: one, or a Mirrored of all."""
         return Mirrored(copies, self.devices) if self.distributed else copies[0]
 
 
 def destinations_of(destinations: object, attempted: str) -> Destinations:
-    """The devices meant by a device name, an array, a variable or a distributed value.
+    """The devices that a device name, an array, a variable or a distributed value stands for.
 
     Raises:
         RD24: an unknown name.  RD25: anything else.
@@ -215,9 +215,12 @@ def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica
     """Reduces by a program's own CrossDeviceOps.
 
     Args:
+        ops: the program's object, whose `reduce` or `batch_reduce` is called.
+        op: SUM or MEAN.
         values: checked contributions.
         targets: where each result goes.
-        batch: whether `batch_reduce` is asked once for all of them; otherwise `reduce`, for each.
+        options: handed on to `ops`.
+        batch: whether `batch_reduce` is called once for all values; otherwise `reduce` is called for each.
 
     Returns:
         For every value the result on each device of its target.
@@ -229,7 +232,7 @@ def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica
     attempted = f"{type(ops).__name__}.{'batch_reduce' if batch else 'reduce'}"
     with context_stack.pushed(_across(context_stack.frame())):
         results = (ops.batch_reduce(op, pairs, options) if batch
-                 else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
+                   else [ops.reduce(op, value, destinations, options) for value, destinations in pairs])
     if not isinstance(results, (list, tuple)) or len(results) != len(values):
         returned = f"{len(results)} results" if isinstance(results, (list, tuple)) else f"{errors.type_of(results)}"
         raise errors.error("RD34", attempted, f"{len(values)} values were reduced, and it returned {returned}",
@@ -238,7 +241,7 @@ def through_hooks(ops: CrossDeviceOps, op: ReduceOp, values: Sequence[PerReplica
 
 
 def _across(top: context_stack.Frame) -> context_stack.Frame:
-    # A replica that is alone reduces at once, and is still in its own context.
+    # A single replica reduces without a rendezvous, still in its own context.
     if top.kind != context_stack.REPLICA:
         return top
     return context_stack.Frame(top, top.strategy, context_stack.CROSS, device=top.device, creators=top.creators,
@@ -277,7 +280,7 @@ def _abstract(ops: CrossDeviceOps, name: str) -> errors.RefdistError:
 
 
 def check_pairs(pairs: object, attempted: str) -> Sequence[tuple[Any, Any]]:
-    """The (value, destinations) pairs of a batch.
+    """Returns `pairs` if it is a list of (value, destinations) pairs.
 
     Raises:
         RD34: anything else.
@@ -293,7 +296,7 @@ def check_pairs(pairs: object, attempted: str) -> Sequence[tuple[Any, Any]]:
 
 
 def components(value: object) -> list[Any]:
-    """The contributions of all replicas here, as they were given."""
+    """The contribution of each replica of this worker, unconverted."""
     return list(value.values) if isinstance(value, DistributedValues) else [value]
 
 
@@ -311,7 +314,7 @@ def check_parts(values: Sequence[object], attempted: str) -> list[Any]:
 
 
 def _checked(value: object, attempted: str) -> Any:
-    # As the hooks get it: always distributed.
+    # The hooks always get a distributed value.
     parts = check_parts(components(value), attempted)
     return value if isinstance(value, DistributedValues) else PerReplica(parts, devices_of(value))
 
@@ -321,13 +324,13 @@ def _read(value: object) -> Any:
 
 
 def devices_of(value: object) -> tuple[str, ...]:
-    """Where the components of a value are."""
+    """The device of each component of a value."""
     if isinstance(value, DistributedValues):
         return value._devices or (devices.CPU,) * len(value.values)
     return (devices.CPU,)
 
 
 def write_transfers(moves: Callable[[], Sequence[Transfer]]) -> None:
-    """Records transfers between different devices; there are many of them, so they are listed when they are read."""
+    """Records transfers between different devices; they are computed when the recording is read, as there are many."""
     if journal.recording.value is not None:
         journal.recording.value.transfers(moves)

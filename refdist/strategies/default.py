@@ -131,7 +131,8 @@ class DefaultExtended(StrategyExtended):
 
 _default = DefaultStrategy()
 default_strategy.value, default_replica.value = _default, ReplicaContext(_default, 0)
-_BELOW_SET = context_stack.Frame(context_stack.BOTTOM, None, context_stack.OUTSIDE)  # what a strategy is set on
+# Below the frame of the strategy that `experimental_set_strategy` sets.
+_BELOW_SET = context_stack.Frame(context_stack.BOTTOM, None, context_stack.OUTSIDE)
 
 
 def experimental_set_strategy(strategy: Strategy | None) -> None:

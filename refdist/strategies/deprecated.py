@@ -58,7 +58,7 @@ def _begin(distributed: DistributedDataset) -> Iterator:
 
 
 class Calls:
-    """What a function returns, called for every element."""
+    """An endless iterable whose elements are the results of calling a function."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function

@@ -95,7 +95,7 @@ class StrategyExtended(OneOfAKind):
 
     @property
     def backend(self) -> Backend:
-        """What holds the arrays: the backend that was in use when the strategy was made.
+        """The backend that holds the arrays: the one in use when the strategy was made.
 
         Raises:
             RD27: another one is in use now.
@@ -119,7 +119,7 @@ class StrategyExtended(OneOfAKind):
         Raises:
             RD27: another one is in use now.
         """
-        self._current_backend()  # an error where it is not the strategy's
+        self._current_backend()  # raises unless it is the strategy's own
         return self._reduction
 
     @property
@@ -175,7 +175,7 @@ class StrategyExtended(OneOfAKind):
         return seed
 
     def check_reader(self, attempted: str) -> None:
-        """Raises where the code that runs does not read distributed datasets: every program reads its own.
+        """Raises if distributed datasets cannot be read where the code runs; here they always can.
 
         Args:
             attempted: what the program does, for messages.
@@ -206,12 +206,12 @@ class StrategyExtended(OneOfAKind):
         if args or kwargs:
             check_components([args, kwargs], layout.count, "Strategy.run")
         args_of, kwargs_of = splitter(args) if args else None, splitter(kwargs) if kwargs else None
-        # The strategy's own, or an error; chosen now where none was.
+        # Raises unless it is the strategy's own; chooses it now if none has been chosen.
         backend = self._current_backend()
         places = backend.array_types  # arrays of a library lie on devices
         scope = self._scope_frame(context_stack.frame())
         creators = scope.creators
-        if layout.count > 1 and creators[-1] != self._create_variable:  # there are some inside the scope
+        if layout.count > 1 and creators[-1] != self._create_variable:  # creators that were entered inside the scope
             creators = (*creators, creation.for_all_replicas)
         sink = journal.recording.value
         name = "" if sink is None else function_name(fn)
@@ -233,7 +233,7 @@ class StrategyExtended(OneOfAKind):
                 backend.use(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if sink is None or event is None:
-                # CPython calls a function in place where nothing is unpacked.
+                # A call that unpacks nothing is faster in CPython.
                 return function(*my_args, **my_kwargs) if my_args or my_kwargs else function()
             if run is not None:
                 run.event = event

@@ -24,7 +24,7 @@ from refdist.workers.launcher import CHIEF, SERVER, WORKER, Task
 
 
 class Job:
-    """What this process shares with the others.
+    """The job that this process shares with others.
 
     Attributes:
         task: which one this process is.
@@ -47,7 +47,7 @@ class Job:
         return next(self._numbers)
 
     def take(self, layout: Layout) -> None:
-        """Gives the job to a strategy.
+        """Assigns the job to a strategy; a job serves one.
 
         Raises:
             RD20: it has one, or workers would have several replicas.
@@ -66,7 +66,7 @@ current: Field[Job | None] = Field("the job that this process is a task of; None
 
 
 def met(task: Task, cluster: ClusterSpec) -> Job | None:
-    """The job, which this process joins at the first call; None where tasks are simulated.
+    """The job, which this process joins at the first call; None if tasks are simulated.
 
     Raises:
         RD17: the processes are not the tasks of the cluster.
@@ -83,7 +83,7 @@ def met(task: Task, cluster: ClusterSpec) -> Job | None:
 
 
 def joined(cluster: ClusterSpec, task_type: str, task_id: int) -> Job | None:
-    """The job of a process that makes a strategy; None where tasks are simulated.
+    """The job of a process that makes a strategy; None if tasks are simulated.
 
     Raises:
         SystemExit: this process is a worker or a parameter server, and its coordinator has ended.

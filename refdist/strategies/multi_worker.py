@@ -62,7 +62,7 @@ class MultiWorkerMirroredStrategy(Strategy):
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
-        """What says which worker this is."""
+        """The resolver that says which worker this process is."""
         return self._cluster_resolver
 
 

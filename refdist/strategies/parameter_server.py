@@ -107,7 +107,7 @@ class ParameterServerStrategy(Strategy):
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
-        """What says which tasks there are."""
+        """The resolver that describes the cluster."""
         return self._cluster_resolver
 
     def distribute_datasets_from_function(self, dataset_fn: Callable[[InputContext], Iterable[object]],
@@ -178,7 +178,7 @@ class ParameterServerExtended(StrategyExtended):
             raise served.lost(access.device, str(access))
 
     def check_reader(self, attempted: str) -> None:
-        """Distributed datasets are read by workers.
+        """Raises unless a worker reads the dataset.
 
         Raises:
             RD20: this is the coordinator (ValueError).

@@ -1,4 +1,4 @@
-"""Where the parts of an array lie that is on several devices: the logical devices of a replica on a TPU.
+"""Placements: which part of an array is on which logical device of a replica on a TPU.
 
 A replica may have several devices, and place an array on one of them, on all of them, or a tile of it on each.  The
 program goes on with the whole array, because a library such as NumPy computes with whole arrays; so a placement is
@@ -27,7 +27,7 @@ from refdist.runtime import Field
 
 SPLIT, REPLICATED, ASSIGNED = "split", "replicated", "assigned"
 
-# By the identity of the array; an entry ends with its array.
+# id of an array -> (reference to it, its placement); an entry is removed when its array is freed.
 _placements: Field[dict[int, tuple[weakref.ref[Any], Placement]]] = Field("where the parts of arrays lie", dict)
 
 
@@ -84,7 +84,17 @@ class Placement:
 
 
 def split(backend: Backend, array: Array, grid: Sequence[int], devices: Sequence[str]) -> Any:
-    """An array whose tiles lie on the devices, one on each; the grid divides its shape."""
+    """Splits an array into tiles, one for each device, and places them.
+
+    Args:
+        backend: the backend of the array.
+        array: of any dtype; `grid` divides its shape.
+        grid: into how many parts each axis is split; the product is the number of devices.
+        devices: the device of each tile, in row-major order of the grid.
+
+    Returns:
+        A read-only array with the values of `array`, put together from the tiles.
+    """
     tile = tuple(length // parts for length, parts in zip(array.shape, grid, strict=True))
     tiles = [frozen(backend.put(_cut(array, _index(i, grid, tile)), device)) for i, device in enumerate(devices)]
     whole: list[Any] = tiles
@@ -95,27 +105,46 @@ def split(backend: Backend, array: Array, grid: Sequence[int], devices: Sequence
 
 
 def replicate(backend: Backend, array: Array, devices: Sequence[str]) -> Any:
-    """An array that lies on all of the devices."""
+    """Places a copy of an array on each device.
+
+    Args:
+        backend: the backend of the array.
+        array: of any shape and dtype.
+        devices: the logical devices of the replica.
+
+    Returns:
+        A read-only array with the values of `array`.
+    """
     tiles = tuple(frozen(copy) for copy in backend.broadcast(array, devices))
     return _placed(tiles[0], Placement(REPLICATED, tuple(devices), (1,) * array.ndim, tiles))
 
 
 def assign(backend: Backend, array: Array, logical_device: int, devices: Sequence[str]) -> Any:
-    """An array that lies on one of the devices."""
+    """Places an array on one of the devices.
+
+    Args:
+        backend: the backend of the array.
+        array: of any shape and dtype.
+        logical_device: the index of the device in `devices`.
+        devices: the logical devices of the replica.
+
+    Returns:
+        A read-only array with the values of `array`.
+    """
     tiles: list[Any] = [None] * len(devices)
     tiles[logical_device] = frozen(backend.put(array, devices[logical_device]))
     return _placed(tiles[logical_device], Placement(ASSIGNED, tuple(devices), (1,) * array.ndim, tuple(tiles)))
 
 
 def placement_of(array: object) -> Placement | None:
-    """Where the parts of an array lie; None of an array that was not placed."""
+    """The placement of an array; None if it was not placed."""
     entry = _placements.value.get(id(array))
     return entry[1] if entry is not None and entry[0]() is array else None
 
 
 def _placed(array: Array, placement: Placement) -> Any:
     placed: Any = array
-    placed = frozen(placed[...])  # an object of its own
+    placed = frozen(placed[...])  # a new view, which no other placement has
     entries, key = _placements.value, id(placed)
     entries[key] = weakref.ref(placed, lambda _: entries.pop(key, None)), placement
     return placed

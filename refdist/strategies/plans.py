@@ -99,7 +99,7 @@ class Plan(CrossDeviceOps):
         results = []
         if target.asked and (target.devices is sources or target.devices == sources) and self.sums:
             self.check_devices(sources)
-            # The dense ones together: a GPU sums all of them in one kernel.
+            # Dense arrays are reduced together, because a GPU sums all of them in one kernel.
             dense = []
             contributions: Any
             for contributions in leaves:
@@ -311,7 +311,7 @@ def plan_of(ops: CrossDeviceOps) -> Plan | None:
 
 
 def _means(backend: Backend, total: Sequence[Array], count: int) -> list[Any]:
-    # Devices of one place share an array, and it is divided once.
+    # Devices with the same memory share an array, which is divided once.
     arrays = {id(array): array for array in total}
     means = {key: collectives.divide(backend, array, count) for key, array in arrays.items()}
     return [means[id(array)] for array in total]

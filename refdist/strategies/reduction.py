@@ -111,14 +111,14 @@ class Reduction:
         if plan is None:
             results = self._through_hooks(op, leaves, self._everywhere, (), options, batch=True)
         else:
-            # A replica context that was entered by hand is alone.
+            # In a replica context that the program has entered itself there is one call, not one per device.
             sources = self._devices if len(calls) == len(self._devices) else self._devices[:len(calls)]
             results = plan.carry_out(self._backend(), op, leaves, sources, self._everywhere, calls[0])
         watch.look(leaves, results, calls[0], self._first, self._total)
         return results[0] if single else list(zip(*results, strict=True))
 
     def once(self, calls: Sequence[CollectiveCall]) -> list[Any]:
-        """Executes an all_reduce of a nest whose results no replica gets, but code across replicas, which reads them.
+        """Executes an all_reduce whose results go to code across replicas, such as an optimizer's step.
 
         Returns:
             For every leaf the result, once; of a replica that is alone what it contributes, and no copy.
@@ -133,7 +133,7 @@ class Reduction:
             target = Destinations(sources, False, asked=False)
             plan.check_devices(sources)
             if self._total == 1 and plan.sums and op is ReduceOp.SUM:
-                self._backend()  # an error where it is not the strategy's
+                self._backend()  # raises unless it is the strategy's own
                 results = leaves
                 plan.record(leaves, sources, target)
             else:
@@ -163,7 +163,7 @@ class Reduction:
     def _through_hooks(self, op: ReduceOp, leaves: Sequence[Sequence[Part]], target: Destinations,
                        sources: Sequence[str], options: CommunicationOptions | None,
                        batch: bool = False) -> list[list[Any]]:
-        self._backend()  # an error where it is not the strategy's
+        self._backend()  # raises unless it is the strategy's own
         values = [PerReplica(contributions, sources or self._devices[:len(contributions)]) for contributions in leaves]
         return through_hooks(self.ops, op, values, [target] * len(values), options, batch)
 
@@ -173,12 +173,12 @@ class Reduction:
         return self.reduce(op, contributions, Destinations(tuple(devices), len(devices) > 1), call)
 
     def onto_current(self, op: ReduceOp, contributions: Sequence[Part], call: CollectiveCall) -> Any:
-        """The reduction of one contribution per replica where the code runs."""
+        """Reduces one contribution per replica; the result is on the current device."""
         [total] = self.reduce(op, contributions, self.here(), call)
         return total
 
     def here(self) -> Destinations:
-        """Where the result of a call goes that names no destination: the current device, if there is one."""
+        """Where the result goes if a call names no destination: to the current device, if there is one."""
         device = context_stack.frame().device
         return Destinations((device or current_backend().default_result_device(self._devices[0]),), False, bool(device))
 
@@ -219,7 +219,7 @@ class Reduction:
 
     def reduce_pairs(self, op: ReduceOp, pairs: Sequence[tuple[object, Destinations]], attempted: str,
                      options: CommunicationOptions | None = None) -> list[Any]:
-        """As `reduce_value` for every pair, after all have been checked; together where that is one all_reduce."""
+        """As `reduce_value` for every pair, after all pairs have been checked; in one all_reduce if possible."""
         cells = [self._cell(op, value, attempted) for value, _ in pairs]
         leaves = [check_parts(self._contributions(value), attempted)
                   for (value, _), cell in zip(pairs, cells, strict=True) if cell is Contributed.EACH]
@@ -248,14 +248,14 @@ class Reduction:
         if not isinstance(cell, Refusal):
             return cell
         if value is None:
-            return Contributed.ITSELF  # it is refused later, in words of its own
+            return Contributed.ITSELF  # it is refused later, with a message of its own
         distributed = row is not Value.NOT_DISTRIBUTED
         raise errors.error(cell.code, attempted, f"{word(column)} of {_brief(value)}, which is "
                            f"{'the same on' if distributed else 'not distributed, over'} {self._total} replicas",
                            "Use MEAN, or multiply by `num_replicas_in_sync` yourself." if distributed else "")
 
     def _contributions(self, value: object) -> list[Any]:
-        # One for each replica of this worker; of a variable what each replica would read.
+        # One contribution for each replica of this worker; for a variable, what each replica would read.
         if isinstance(value, DistributedValues):
             return [_read(item) for item in value.values]
         return [_read(value)] * self._count
@@ -323,7 +323,7 @@ class Reduction:
 
 
 def recorded(attempted: str, op: ReduceOp | None, axis: object, value: object, carry_out: Callable[[], Any]) -> Any:
-    """Carries out a call that reduces or gathers outside replicas; a recording has what it is given and returns."""
+    """Carries out a reduction or gather outside replicas, and records its values and results."""
     sink = journal.recording.value
     if sink is None:
         return carry_out()

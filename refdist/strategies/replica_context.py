@@ -286,12 +286,12 @@ class ReplicaContext(context_stack.Scope):
 
 
 def function_name(function: Callable[..., object]) -> str:
-    """What messages call a function of the program."""
+    """The name of a program's function, for messages."""
     return getattr(function, "__qualname__", type(function).__name__)
 
 
 class _Function:
-    """Which function is called: equal where name and code are."""
+    """A function as it is compared between replicas: equal if name and code are."""
 
     __slots__ = ("code", "name")
 
@@ -307,7 +307,7 @@ class _Function:
 
 
 def call_arguments(args: object, kwargs: object, attempted: str) -> tuple[tuple[object, ...], dict[str, object]]:
-    """The arguments for a function that a caller passes.
+    """Checks the arguments that a caller passes for a function.
 
     Raises:
         RD25, RD34: `args` is not a list or tuple, or `kwargs` not a dict.
@@ -336,7 +336,7 @@ def _contribution(leaf: object, attempted: str) -> Any:
     return contributed(to_array(value, attempted=attempted), attempted)
 
 
-# Of one array: replicas that contribute the same share one object, which is made and checked once.
+# For one array.  Replicas with equal arguments share one object, which is made and checked once.
 @functools.lru_cache(maxsize=1024)
 def _checked_signature(op: ReduceOp, library: str, dtype: np.dtype[np.generic], shape: Hashable) -> Signature:
     collectives.reducible_dtype(dtype, "all_reduce")
@@ -373,7 +373,7 @@ def has_strategy() -> bool:
 
 
 def get_replica_context() -> ReplicaContext | None:
-    """The context of the replica that asks; None in a cross-replica context.
+    """The context of the calling replica; None in a cross-replica context.
 
     Outside any scope this is the default context, replica 0 of 1.
 

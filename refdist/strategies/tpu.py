@@ -45,7 +45,7 @@ from refdist.variables.variable import Variable
 
 
 class OnTPU(Strategy):
-    """What the strategies for TPUs have in common, under their three names."""
+    """The base of the three strategies for TPUs, which differ in name and arguments."""
 
     _extended: TPUExtended
 
@@ -203,14 +203,14 @@ class TPUReplicaContext(ReplicaContext):
 
 
 class _LogicalFrame(context_stack.Frame):
-    """A frame in which variables are made on another logical device than 0."""
+    """A frame on the stack of contexts that makes variables on another logical device than 0."""
 
     __slots__ = ("logical",)
     logical: int
 
 
 class LogicalDeviceScope(context_stack.Scope):
-    """What `experimental_logical_device` returns."""
+    """The context manager that `experimental_logical_device` returns."""
 
     def __init__(self, extended: TPUExtended, number: int) -> None:
         super().__init__()
@@ -304,7 +304,7 @@ class TPUExtended(StrategyExtended):
         return self.worker_devices
 
     def own_logical_devices(self) -> tuple[str, ...]:
-        """Those of the replica that asks."""
+        """The logical devices of the calling replica."""
         number = context_stack.frame().replica_id
         assert number is not None  # only replicas ask
         return self.logical_devices[number]
@@ -348,7 +348,7 @@ class TPUExtended(StrategyExtended):
 
 
 def placements(value: object) -> tuple[Placement | None, ...]:
-    """Where the parts of a value lie on the logical devices of each replica.
+    """The placement of a value's component on each replica's logical devices.
 
     Args:
         value: a result of `run`, an array in a replica, or a variable of a TPUStrategy.

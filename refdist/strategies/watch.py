@@ -1,4 +1,4 @@
-"""Warnings about the numbers that replicas contribute, which nobody has to switch on: each once for a line.
+"""Warnings about suspicious numbers in contributions, which are always on: each once for a line.
 
 A sum that is finite had finite parts.  So only the sum is looked at, which is one pass over one array where the sum
 itself was one over those of all replicas; who contributed what, and whether any row was behind it, is found out
@@ -63,9 +63,9 @@ def look(leaves: Sequence[Sequence[Any]], results: Sequence[Sequence[Any]], call
 
 def _finite(array: Any) -> bool:
     flat = array.reshape(-1)
-    if flat.dtype == np.float16:  # of which NumPy takes products one by one
+    if flat.dtype == np.float16:  # whose dot products NumPy computes one element at a time, slowly
         return int((flat.view(np.uint16) << 1).max(initial=0)) < _INFINITE
-    # The squares may be too large where the items are not.
+    # Squares may overflow although the items are finite.
     return math.isfinite(np.vdot(flat, flat)) or bool(np.isfinite(flat).all())
 
 
@@ -73,7 +73,7 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     dense = [to_numpy(part.values if isinstance(part, IndexedSlices) else part) for part in parts]
     having = [i for i, part in enumerate(dense) if not np.isfinite(part).all()]
     if not having:
-        return  # the sum has overflowed, which NumPy warns of, or another worker contributes it
+        return  # either the sum has overflowed, and NumPy warns, or another worker contributes it
     part = dense[having[0]]
     nan = bool(np.isnan(part).any())
     if np.geterr()["invalid" if nan else "over"] == "ignore" or finite.is_asked(
@@ -82,7 +82,7 @@ def _not_finite(parts: Sequence[Any], call: CollectiveCall, first: int) -> None:
     index = [int(i) for i in np.argwhere(np.isnan(part) if nan else ~np.isfinite(part))[0]]
     where = f", the first at {index} of replica {first + having[0]}'s array" if index else ""
     rows = journal.rows.value
-    # Whether any other number of rows has to do with it nobody knows; of no rows the mean is NaN.
+    # A batch without rows explains NaN, because the mean of no rows is NaN; other numbers of rows explain nothing.
     no_rows = "; the last batch gave it no rows" if len(rows) == len(parts) and not rows[having[0]] else ""
     who = f"replica{'s' if len(having) > 1 else ''} {', '.join(str(first + i) for i in having)}"
     others = "" if len(having) == len(parts) else "; what the other replicas contribute is finite"
@@ -102,7 +102,7 @@ def _overflow(parts: Sequence[Any], call: CollectiveCall) -> None:
             exact = exact + part
         low, high = int(exact.min()), int(exact.max())
     else:
-        # Floats of 64 bits tell sums apart that are a whole range of integers apart.
+        # A sum that has overflowed differs by the whole range of its dtype, which float64 is precise enough to show.
         near = np.sum([part.astype(np.float64) for part in parts], axis=0)
         low, high = int(near.min()), int(near.max())
     slack = 0 if dtype.itemsize < 8 else 2 ** 12
@@ -116,5 +116,5 @@ def _remark(code: str, call: CollectiveCall, found: str) -> None:
 
 
 def _attempted(call: CollectiveCall) -> str:
-    # A worker that is alone makes one call for all that it does outside replicas.
+    # A single worker makes one call, without a site, for all its reductions outside replicas.
     return call.kind if call.call_site else "a reduction outside replicas"

@@ -27,7 +27,7 @@ def write_situation(strategy: Strategy | None) -> Situation:
         top = context_stack.frame()
         other = top.strategy
         if other is default_strategy.value and top.kind != context_stack.UPDATE:
-            return context_stack.OUTSIDE  # the default strategy is current where no other one is
+            return context_stack.OUTSIDE  # outside any scope the default strategy is current
         if situation == context_stack.OTHER_REPLICA and other is not None and other.num_replicas_in_sync == 1:
             return context_stack.LONE_REPLICA
     return situation

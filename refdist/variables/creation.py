@@ -59,7 +59,7 @@ from refdist.variables.variable import ResourceVariable, Variable
 
 @dataclass
 class VariableSpec:
-    """What `Variable(...)` is called with, and what creators get; `Variable` says what each means."""
+    """The arguments of `Variable(...)`, as creators get them; `Variable` says what each means."""
 
     initial_value: object = None
     trainable: bool | None = None
@@ -78,7 +78,7 @@ class VariableSpec:
 
     @classmethod
     def of(cls, arguments: Mapping[str, object]) -> VariableSpec:
-        """What a creator was called with; creators may leave arguments out, and may add some."""
+        """The spec for the arguments of a creator, which may have left out some and added others."""
         spec = cls()
         vars(spec).update({name: arguments[name] for name in _FIELDS if name in arguments})
         return spec
@@ -89,7 +89,7 @@ class VariableSpec:
         return f"Variable(name={self.name!r})"
 
 
-VariableSpec.__init__.__qualname__ = "Variable"  # as which Python names it where arguments are wrong
+VariableSpec.__init__.__qualname__ = "Variable"  # the name that Python's messages about wrong arguments show
 _FIELDS = [field.name for field in fields(VariableSpec)]
 
 
@@ -131,7 +131,7 @@ class variable_creator_scope(context_stack.Scope):  # noqa: N801 - TensorFlow's 
 
 
 def new_variable(*args: Any, **kwargs: Any) -> Any:
-    """What `Variable(...)` does: asks the innermost creator."""
+    """Creates a variable for `Variable(...)`: calls the innermost creator."""
     spec = VariableSpec(*args, **kwargs)
     if spec.aggregation is None:
         spec.aggregation = VariableAggregation.NONE
@@ -163,7 +163,7 @@ Variable._create = new_variable
 
 
 def default_creator(distribute_strategy: Strategy | None = None, **kwargs: object) -> ResourceVariable:
-    """The end of the stack: one array on the current device.
+    """The last creator of the stack: makes a variable with one array, on the current device.
 
     Raises:
         RD04, RD05: a shape or dtype that the initial value does not fit.
@@ -271,7 +271,7 @@ def create(strategy: Strategy, keeps: Keeps, devices: Sequence[str], next_creato
 
 
 def for_all_replicas(next_creator: Callable[..., object], **kwargs: object) -> object:
-    """The outermost creator of a replica: calls the creators that were entered around the run once for all replicas.
+    """The outermost creator in a replica: calls the creators around `run` once for all replicas.
 
     Those that a replica itself has entered come before it, and are called in every replica.
     """
@@ -285,7 +285,7 @@ def for_all_replicas(next_creator: Callable[..., object], **kwargs: object) -> o
 
 def _meet(frame: context_stack.Frame, target: str, next_creator: Callable[..., object], kwargs: Mapping[str, object],
           make: Callable[[Callable[..., object], Mapping[str, object]], object]) -> object:
-    # All replicas ask for one variable, and what replica 0 asks for is made.
+    # All replicas create one variable together, with replica 0's arguments.
     def execute(calls: list[CollectiveCall]) -> Sequence[Any]:
         with context_stack.pushed(context_stack.Frame(context_stack.frame(), frame.strategy, context_stack.CROSS,
                                           creators=context_stack.frame().creators)):
@@ -309,7 +309,7 @@ def _make(strategy: Strategy, kind: Kind, aggregation: VariableAggregation, devi
     _take_first_worker_s_value(strategy, first, _described(first._name, kwargs["synchronization"], aggregation))
     copies = [first]
     for device in devices[1:]:
-        # What `default_creator` has been asked for the first one it need not be asked for again.
+        # Further copies have the options of the first one, so `default_creator` need not compute them again.
         copies.append(_copied(first, f"{first._name}/replica_{len(copies)}", device)
                       if next_creator is default_creator
                       else _made_by(next_creator, strategy, device, kwargs, copies))
@@ -321,7 +321,7 @@ def _make(strategy: Strategy, kind: Kind, aggregation: VariableAggregation, devi
 
 def _made_by(creator: Callable[..., object], strategy: Strategy, device: str, kwargs: Mapping[str, object],
              copies: Sequence[ResourceVariable]) -> ResourceVariable:
-    # The copy on a device, as creators outside the strategy's scope make it, after `copies`.
+    # The copy on one device, made by creators outside the strategy's scope; `copies` are those made so far.
     asked = {**kwargs, "use_resource": True, "distribute_strategy": strategy, "collections": []}
     if copies:
         asked |= {"name": f"{copies[0]._name}/replica_{len(copies)}/", "initial_value": _CopyOf(copies[0])}
@@ -369,7 +369,7 @@ def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, targe
 
 
 def _described(name: object, synchronization: object, aggregation: object) -> str:
-    # What replicas, and workers, have to agree on.
+    # The properties that replicas, and workers, have to agree on.
     return f"variable {name!r} with {synchronization} and {aggregation}"
 
 

@@ -77,7 +77,7 @@ _Together = Literal[Write.AGREED, Write.SUM, Write.MEAN, Write.REPLICA_0]
 
 
 class _Shared(Variable):
-    """What all kinds have in common."""
+    """The base of all kinds of variables that several replicas share."""
 
     __slots__ = ()
     _copies: tuple[ResourceVariable, ...]
@@ -102,7 +102,7 @@ class _Shared(Variable):
         return copies[frame.replica_id]
 
     def _held(self) -> list[Any]:
-        # What all copies hold; those that are equal at all times are read at one time.
+        # The arrays of all copies; copies that are always equal are read at the same moment.
         drafts = context_stack.frame().drafts
         arrays: list[Any] = []
         for cell in self._cells:
@@ -149,7 +149,7 @@ class _Shared(Variable):
                 assert_never(cell)
 
     def _recorded(self, array: Any, copy: int | None) -> Any:
-        # What a read gives, after it has been told.
+        # Records a read, and returns its result.
         sink = journal.recording.value
         if sink is not None:
             sink.write("read", variable=self, copy=copy, received=[array])
@@ -198,7 +198,7 @@ class _Shared(Variable):
                 assert_never(cell)
 
     def _checked(self, cell: Write | Refusal, value: object, attempted: str) -> tuple[Any, ReplicaType]:
-        # For the check of types: the value without its type, and the type.
+        # For the check `types`: the value as a plain array, and its replica type.
         if context_stack.frame().kind != context_stack.REPLICA:
             return value, UNKNOWN
         component = _component(value)
@@ -238,7 +238,7 @@ class _Shared(Variable):
         return collectives.put(self._strategy.extended.backend, value, self._devices[number])
 
     def _update_copies(self, operation: str, value_for: Callable[[int], Any]) -> list[Array]:
-        # Copies that share one array keep sharing one: only for the first of them the value is asked for.
+        # Copies that share an array go on sharing one: the value is computed for the first of them only.
         made: dict[int, tuple[Array, Array]] = {}
         fixed = None not in self._primary._shape
 
@@ -246,7 +246,7 @@ class _Shared(Variable):
             updated = []
             for i, old in enumerate(arrays, first):
                 pair = made.get(id(old))
-                if pair is None:  # the old array is kept with the new one, so that its id is not another's
+                if pair is None:  # the old array is kept alive, so that no other one gets its id
                     made[id(old)] = pair = old, update(operation, old, value_for(i), self._devices[i], fixed)
                 updated.append(pair[1])
             return tuple(updated)
@@ -254,7 +254,7 @@ class _Shared(Variable):
         return self._change_copies(change)
 
     def _change_copies(self, change: Callable[[int, tuple[Any, ...]], tuple[Any, ...]]) -> list[Array]:
-        # Replaces what each cell holds by `change(number of its first copy, arrays)`; what all copies hold then.
+        # Replaces each cell's arrays by `change(index of its first copy, arrays)`; returns the arrays of all copies.
         drafts = context_stack.frame().drafts
         new: list[Array] = []
         for cell in self._cells:
@@ -310,7 +310,7 @@ class _Shared(Variable):
         return values
 
     def _share_equal_copies(self, arrays: Sequence[Array]) -> list[Array]:
-        # Equal copies on devices of one place become one array.
+        # Equal copies on devices with the same memory become one array.
         place = self._strategy.extended.backend.memory_space
         firsts: dict[Hashable, Array] = {}
         return [firsts.setdefault(place(copy._device), array)
@@ -329,7 +329,7 @@ class _Shared(Variable):
                 assert_never(cell)
 
     def _settled(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What an update has written, as it is stored at its end.
+        """Called at the end of an update with the arrays it has written; returns what is stored.
 
         Raises:
             RD12: copies that must be equal differ.
@@ -348,7 +348,7 @@ class _Shared(Variable):
         return tuple(settled)
 
     def _put_back(self, arrays: tuple[Any, ...]) -> None:
-        """An update has failed, and the copies hold what they held before."""
+        """Called after a failed update, whose drafts are dropped: the copies hold what they held before."""
         sink = journal.recording.value
         if sink is not None:
             sink.write("write", variable=self, copy=None, copies=list(arrays))
@@ -444,7 +444,7 @@ class SyncOnReadVariable(DistributedVariable):
         op = _TOTALS.get(self._aggregation) if scaled.totals() else None
         if op is None or cell is not _READ_OWN_COPY or context_stack.frame().kind != context_stack.REPLICA:
             return super()._read_as(cell)
-        # An experiment of `refdist.compare`: all replicas meet, and have the value that is read outside.
+        # An experiment of `refdist.compare`: all replicas meet, and read the value that code outside replicas would.
         own = self._local_copy()._array
         call = CollectiveCall(f"reading variable {self.name}", signature_of(*collectives.signature(own)), (self, own),
                               functools.partial(self._total_of, op))
@@ -488,11 +488,11 @@ KIND_CLASS: dict[Kind, Any] = {
     Kind.AGGREGATING: AggregatingVariable}
 
 
-# Attributes and not properties: the path of a write reads them again and again.
+# Attributes, because every write reads them several times, and properties are slower.
 def _hold(variable: DistributedVariable | AggregatingVariable, copies: Sequence[ResourceVariable],
           aggregation: VariableAggregation) -> None:
     primary = copies[0]
-    assert primary._created_by is not None  # a distributed variable is a strategy's
+    assert primary._created_by is not None  # a distributed variable belongs to a strategy
     variable._copies = tuple(copies)
     variable._devices = tuple([copy._device for copy in copies])
     variable._primary = primary
@@ -533,7 +533,9 @@ def check_equal(parts: Sequence[Array | IndexedSlices], attempted: str, code: st
     """Raises unless the values for all copies are equal to the bit.
 
     Args:
-        code: the row of the catalogue.
+        parts: the value for each copy, an array or IndexedSlices; all of one shape and dtype.
+        attempted: the call, for the message.
+        code: the code of the error that is raised, a key of `errors.CATALOGUE`.
         lines: the source line of each replica, when they are known.
         unit_name: what the values belong to.
         fix: what to write instead.

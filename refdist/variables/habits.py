@@ -1,8 +1,8 @@
-"""Variables that replicas make in every step.
+"""A check for variables that a program creates in every step.
 
-A variable keeps its value from one run to the next only where it is made once.  Whoever makes one at the same line in
-each of several runs, one after another, and keeps none of them, begins again in every step.  A model for each run that
-is kept, as in an ensemble, is no such habit, and neither is one that is trained in the run in which it is made.
+A variable keeps its value from one run to the next only if it is created once.  A line that creates one in each of
+several consecutive runs, of which none is kept, begins again in every step.  Models that are kept, as in an ensemble,
+are fine, and so is a model that is trained in the run that creates it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ from typing import Any, NamedTuple
 
 from refdist.core import call_site, loops, remarks
 
-# So many runs one after another that make a variable at one line are a habit.
+# A variable that one line creates in this many consecutive runs is warned of.
 _RUNS = 3
 
 
 class _Made(NamedTuple):
-    """Of a place and a name: the last run that made a variable, those of the runs right before it, and its own."""
+    """The variables that one line has created with one name.
+
+    Attributes:
+        run: the last run in which it has.
+        before: those of the runs right before that one.
+        last: that of the run.
+    """
 
     run: int
     before: list[weakref.ref[Any]]
@@ -26,18 +32,18 @@ class _Made(NamedTuple):
 
 
 class Habits:
-    """Which variables the replicas of one strategy have made, in which of its runs."""
+    """The variables that replicas of one strategy have created, by run."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[call_site.Site, str], _Made] = {}
-        self._collected = 0  # the run in which it was last looked for what nobody keeps
+        self._collected = 0  # the run in which garbage was last collected
 
     def look(self, variable: Any, site: call_site.Site, run: int) -> None:
-        """Remarks on a variable that is the third of its kind.
+        """Warns of a variable that is the third one created by the same line, with the same name, in consecutive runs.
 
         Args:
-            variable: a replica has made it.
-            site: where.
+            variable: the variable that a replica has created.
+            site: the line that created it.
             run: the number of this run of the strategy.
         """
         known, before = self._made.get((site, variable.name)), []
@@ -50,7 +56,7 @@ class Habits:
                          "one at this line, which begins with its initial value")
 
     def _are_gone(self, variables: list[weakref.ref[Any]], run: int) -> bool:
-        # A variable and its copies refer to each other, so one that nobody keeps goes with a collection.
+        # A variable and its copies refer to each other, so an unused one is only freed by the garbage collector.
         if self._collected < run:
             self._collected = run
             gc.collect()

@@ -1,4 +1,4 @@
-"""What variables, datasets, generators and checkpoints see of the strategy that they belong to.
+"""The interface through which variables, datasets, generators and checkpoints use their strategy.
 
 Strategies use all of these, and are in a higher layer.  The part that knows no arrays is in `core/interfaces.py`.
 """
@@ -28,11 +28,11 @@ class Reduction(Protocol):
         """The reduction of one contribution per replica of this worker, on each of `devices`."""
 
     def onto_current(self, op: ReduceOp, contributions: Sequence[Array | IndexedSlices], call: CollectiveCall) -> Any:
-        """The same where the code runs."""
+        """As `onto`, with the result on the current device."""
 
 
 class Extended(Protocol):
-    """What is asked of a `StrategyExtended`."""
+    """The methods of a `StrategyExtended` that lower layers call."""
 
     @property
     def layout(self) -> Layout:
@@ -40,11 +40,11 @@ class Extended(Protocol):
 
     @property
     def backend(self) -> Backend:
-        """What holds the arrays."""
+        """The backend that holds the arrays."""
 
     @property
     def transport(self) -> Transport:
-        """What carries arrays between the workers."""
+        """The transport between the workers."""
 
     @property
     def reduction(self) -> Reduction:
@@ -69,14 +69,14 @@ class Extended(Protocol):
         """A random number, the same on all workers."""
 
     def check_reader(self, attempted: str) -> None:
-        """Raises where the code that runs does not read distributed datasets."""
+        """Raises if distributed datasets cannot be read where the code runs."""
 
     def update(self, var: object, fn: Callable[..., object], args: tuple[object, ...] = ()) -> Any:
-        """`fn` called for every copy of a variable, with these arguments after it."""
+        """Calls `fn` for every copy of a variable, with these arguments after it."""
 
 
 class Strategy(interfaces.Strategy, Protocol):
-    """What is asked of a strategy."""
+    """The methods of a strategy that lower layers call."""
 
     @property
     def extended(self) -> Extended:

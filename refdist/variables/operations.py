@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: str) -> Any:
-    """`value` as what `update` takes for this variable.
+    """Checks and converts `value` to what `update` takes for this variable.
 
     Raises:
         RD04: wrong shape.  RD05: wrong dtype.  RD23: arithmetic on a variable that is not a number.
@@ -145,7 +145,7 @@ def _expect_indices(array: Array, indices: Array, attempted: str) -> None:
 
 
 def gathered(array: Array, indices: Array, device: str, attempted: str) -> Any:
-    """The parts of an array on `device` at `indices`, whose last dimension counts through the array's first ones.
+    """The parts of an array at `indices`, whose last dimension indexes the array's first dimensions.
 
     Raises:
         RD25, RD34: indices that are not integers, or of parts that do not exist.
@@ -224,7 +224,7 @@ def _expect_parts(values: Array, wanted: tuple[int, ...], attempted: str) -> Non
 
 
 def update(operation: str, old: Array, new: Array | IndexedSlices, device: str, fixed: bool) -> Any:
-    """The array on `device` after an operation; `old`, which is there, and `new` are not changed.
+    """The new array of an operation, on `device`; `old`, which is there, and `new` are not changed.
 
     Args:
         operation: its name.
@@ -240,10 +240,10 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str, 
     backend = current_backend()
     if takes is _VALUE:
         value: Any = new
-        there = backend.put_all((value,), (device,))[0]  # which raises what comparisons of GPUs have found until now
+        there = backend.put_all((value,), (device,))[0]  # raises errors of comparisons on GPUs that have ended by now
         if computes is _UPDATE:
             return frozen(there)
-        if there.shape != old.shape:  # since `prepare` has compared them
+        if there.shape != old.shape:  # the variable was written since `prepare` compared the shapes
             raise errors.error("RD04", operation, f"the value has shape {there.shape}, the variable holds {old.shape}",
                                "Reshape the value to that shape.")
         if computes is _ADD:

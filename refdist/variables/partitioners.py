@@ -137,6 +137,7 @@ def row_counts(partitions: object, rows: int, attempted: str) -> list[int]:
     Args:
         partitions: what a partitioner returned.
         rows: how many rows the variable has.
+        attempted: the call, for the message.
 
     >>> row_counts([5, 1], 13, "")
     [3, 3, 3, 2, 2]
@@ -155,7 +156,7 @@ def row_counts(partitions: object, rows: int, attempted: str) -> list[int]:
 
 
 def makes_parts(initial_value: object) -> bool:
-    """Whether this is a function that can be asked for the initial value of one shard."""
+    """Whether `initial_value` is a function that takes the shape and offset of one shard."""
     if not callable(initial_value):
         return False
     try:
@@ -167,12 +168,18 @@ def makes_parts(initial_value: object) -> bool:
 
 def initial_parts(function: Callable[..., object], shape: tuple[int, ...], dtype: DTypeLike, counts: Sequence[int],
                   attempted: str) -> list[Any]:
-    """What `function` returns for each shard: its rows, or, if it ignores what it is asked for, those of all shards.
+    """The initial value of each shard: the rows that `function` returns for it, or its part of all rows.
+
+    A function may ignore `partition_shape`, and return the whole array each time.
 
     Args:
         function: called with `partition_shape`, the shape of a shard, and `partition_offset`, where it begins.
         shape, dtype: of the variable.
         counts: how many rows each shard has.
+        attempted: the call, for the message.
+
+    Returns:
+        An array for each shard, of shape (rows of the shard, *shape[1:]).
 
     Raises:
         RD04: an array of neither the shape of the shard nor that of the variable.  RD05, RD25: as `to_array`.

@@ -42,7 +42,7 @@ class Link:
         self._lock = threading.Lock()
 
     def ask(self, device: str, what: str, *request: object) -> Any:
-        """What the server answers.
+        """Sends a request and returns the server's answer.
 
         Args:
             device: its name, and what is attempted, for messages.
@@ -59,7 +59,7 @@ class Link:
             except Gone as gone:
                 raise served.lost(device, what) from gone
             except BaseException:
-                self._channel.close()  # an answer that comes later would be taken for that to something else
+                self._channel.close()  # a late answer would be taken for that to another request
                 raise
         good, outcome = pickle.loads(answer)
         if not good:
@@ -68,7 +68,7 @@ class Link:
 
 
 class Facts(NamedTuple):
-    """What a process needs for a handle."""
+    """What another process needs to make a handle of a variable."""
 
     number: int
     dtype: np.dtype[np.generic]
@@ -82,7 +82,7 @@ class Facts(NamedTuple):
 
 
 class _Cell:
-    """What `core.cell.Cell` is in this process: a version is its number on the server."""
+    """The counterpart of `core.cell.Cell` for a value on a server; a version is its number there."""
 
     __slots__ = ("_ask", "drafted")
 
@@ -119,7 +119,7 @@ class RemoteVariable(ServedVariable):
         servers: Any = strategy.extended
         self._number = facts.number
         self._link: Link = servers.job.links[devices.parse(facts.device).task]
-        # What values are checked with: a variable of this process with an array of the same dtype and shape.
+        # Values are checked against a variable of this process with an array of the same dtype and shape.
         like = np.broadcast_to(np.zeros((), facts.dtype), [0 if n is None else n for n in facts.shape])
         self._stand_in = ResourceVariable(like, facts.name, facts.shape, facts.device, strategy, *facts[5:])
         self._cell = _Cell(self._ask)  # type: ignore[assignment] # has what drafts use of a cell
@@ -174,7 +174,7 @@ class RemoteVariable(ServedVariable):
                 return new
 
     def _put_back(self, arrays: tuple[Any, ...]) -> None:
-        """An update has failed, of which nothing was sent to the server."""
+        """Called after a failed update, of which nothing was sent to the server."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         raise errors.error("RD20", f"copy.deepcopy of variable {self.name}", "its value is on a parameter server",
@@ -196,25 +196,25 @@ class Store:
     """The variables of a parameter server, by their numbers."""
 
     def __init__(self) -> None:
-        # How often each was replaced, and what it holds.
+        # Number of a variable -> (how often it was replaced, its value).
         self._versions: dict[int, tuple[int, Any]] = {}
         self._lock = threading.Lock()
 
     def get(self, number: int) -> Any:
-        """The value."""
+        """The value of a variable."""
         return self._versions[number][1]
 
     def newest(self, number: int) -> tuple[int, Any]:
-        """The number of the version, and the value."""
+        """The current version's number, and the value."""
         return self._versions[number]
 
     def put(self, number: int, array: Array) -> None:
-        """Replaces the value; the first one makes the variable."""
+        """Replaces the value of a variable; creates the variable if there is none of this number."""
         with self._lock:
             self._put(number, array)
 
     def replace(self, number: int, version: int, array: Array) -> bool:
-        """Replaces the value if it still is of that version; whether it did."""
+        """Replaces the value if its version is still `version`; returns whether it did."""
         with self._lock:
             is_newest = self._versions[number][0] == version
             if is_newest:
@@ -227,7 +227,7 @@ class Store:
 
     def update(self, number: int, operation: str, prepared: Array | IndexedSlices, read_value: bool
                ) -> Any:
-        """Carries out an operation, whose value is checked and converted; the new value.
+        """Carries out an operation with a checked and converted value; returns the new value.
 
         Raises:
             RD04, RD25: the variable has got another shape since then.

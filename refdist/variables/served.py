@@ -32,7 +32,7 @@ here = _Here()
 
 
 class Access(NamedTuple):
-    """What a function, or the coordinator, is about to do to a variable on a parameter server.
+    """An access that a function or the coordinator is about to make to a variable on a parameter server.
 
     Attributes:
         operation: "read", "create", or a key of OPERATIONS (`core/rules/variables.py`).
@@ -70,7 +70,7 @@ class Servers(Extended, Protocol):
 
 
 def lost(device: str, what: str) -> errors.RefdistError:
-    """The error for an access to a variable of a server that is gone."""
+    """The error for an access to a variable whose parameter server is gone."""
     return errors.error("RD33", what, f"ps {devices.parse(device).task}, which had the variable, is gone")
 
 
@@ -138,7 +138,7 @@ class PerWorkerVariable(Variable):
     def __init__(self, first: ResourceVariable) -> None:
         self._first = first
         self._initial: Array = first._array
-        # By worker: how often it had been lost when its variable was made, and the variable.
+        # Worker -> (how often it had been lost when its variable was made, its variable).
         self._cells: dict[int, tuple[int, ResourceVariable]] = {}
 
     @property

@@ -339,7 +339,7 @@ class ShardedVariable(ArrayOperators):
 
     def _write_each(self, operation: str, writes: Sequence[tuple[Variable, object]], attempted: str) -> None:
         for shard, part in writes:
-            shard._primary._prepared(operation, part, attempted)  # all of them are checked before the first is written
+            shard._primary._prepared(operation, part, attempted)  # all are checked before the first one is written
         for shard, part in writes:
             shard._write(operation, part, read_value=False)
 

@@ -67,7 +67,7 @@ class DistributedValues(HoldsArray):
         return self._values
 
     def _local(self) -> Any:
-        """The component of the replica (or of the copy being updated) that asks."""
+        """The component of the replica, or of the copy being updated, in which the code runs."""
         i = context_stack.frame().replica_id
         if i is None or i >= len(self._values):
             raise errors.error(
@@ -130,7 +130,7 @@ class PerReplica(_Composite):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
-        # Otherwise an array on the left would take this replica's component, and one on the right would be refused.
+        # Without this, NumPy would convert `self`, and take one component or fail, depending on the operands' order.
         raise self._several(f"np.{ufunc.__name__}")
 
     def __format__(self, spec: str) -> str:
@@ -208,19 +208,19 @@ def _shorten(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
 # --- Taking apart and putting together -----------------------------------------------------------------------
 
 def is_splittable(value: object) -> TypeGuard[PerReplica | Mirrored]:
-    """True for what `run` takes apart: distributed values that are not variables."""
+    """Whether `run` gives each replica its component: true of distributed values that are not variables."""
     return isinstance(value, (PerReplica, Mirrored))
 
 
 def shared(leaf: object) -> Any:
-    """A leaf as it is handed to code that does not own it: arrays as read-only views, never copies."""
+    """A leaf for code that does not own it: an array as a read-only view, never a copy."""
     if isinstance(leaf, IndexedSlices):
         return IndexedSlices(*map(read_only, (leaf.values, leaf.indices, leaf.dense_shape)))
     return read_only(leaf)
 
 
 def splitter(structure: object) -> Callable[[int], Any]:
-    """A function from replica to that replica's copy of `structure`, with distributed values taken apart.
+    """A function that takes a replica's number and returns its part of `structure`.
 
     Containers are copied, so that replicas do not share a list they might change; arrays are read-only for the same
     reason, and because they are the user's.
@@ -249,7 +249,7 @@ def _part(leaf: object, i: int) -> Any:
 
 
 def packed(structure: object, attempted: str) -> Any:
-    """A structure with distributed values in it as one PerReplica of structures; any other one as it is.
+    """Turns a structure with distributed values in it into one PerReplica of structures; returns any other as it is.
 
     Raises:
         RD34: values made for different numbers of replicas.
@@ -263,7 +263,7 @@ def packed(structure: object, attempted: str) -> Any:
 
 
 def on_device(structure: object) -> Any:
-    """The same structure with its arrays on the current device."""
+    """The structure with its arrays copied to the current device."""
     if not structure:
         return structure
     if type(structure) is tuple and not any(map(nest.is_nested, structure)):
@@ -319,6 +319,9 @@ def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted
     """One structure from the structures of all replicas, leaf by leaf as the table RESULTS says.
 
     Args:
+        parts: what each replica returned, a structure or a leaf; arrays of any shape and dtype.
+        component_devices: the device of each replica.
+        attempted: the call, for the message.
         column: of the table.
         container: maps a copy of a variable to that variable, and anything else to itself.
 
@@ -338,19 +341,19 @@ def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted
 
 
 def _columns(parts: Sequence[object], attempted: str) -> Iterable[tuple[Any, ...]]:
-    # For every leaf of a structure that all replicas have, theirs.
+    # For every leaf of the structure, the values of all replicas.
     difference = nest.compare(parts)
     if difference is not None:
         raise errors.error("RD21", attempted, difference.between("replica 0", f"replica {difference.number}"))
     return zip(*map(nest.flatten, parts), strict=True)
 
 
-_PER_REPLICA: Final = Together.PER_REPLICA  # see `Word`
+_PER_REPLICA: Final = Together.PER_REPLICA  # looked up once: members of an Enum are slow to look up
 _ONE_REPLICA, _ARRAYS, _COPIES_OF_ONE, _SAME_OBJECT, _OTHER_OBJECTS = (RESULTS[leaves] for leaves in Leaves)
 
 
 def _together(cell: Together, parts: Sequence[object], component_devices: Sequence[str], bare: object) -> Any:
-    # What is made of one value for each replica.
+    # Puts together one value of each replica.
     if cell is _PER_REPLICA:
         return PerReplica(parts, component_devices)
     match cell:

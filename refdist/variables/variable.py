@@ -34,7 +34,7 @@ from refdist.variables.operations import gathered, prepare, update
 from refdist.variables.values import DistributedValues, packed
 
 _FOREIGN = FOREIGN_WRITES[Kind.PLAIN]
-# Who sees the arrays that are read of variables, and may hand others on: TensorFlow's tapes.
+# Functions that get each array that is read from a variable and return one in its place: tapes of `refdist.tf`.
 watchers: ContextVar[tuple[Callable[[Variable, Any], Any], ...]] = ContextVar("watchers", default=())
 
 
@@ -89,7 +89,7 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
     # What `Variable(...)` calls; set by `creation`, which imports all kinds of variables and cannot be imported here.
     _create: ClassVar[Callable[..., Any]]
 
-    # Subclasses answer these.
+    # Implemented by subclasses.
 
     _kind: ClassVar[Kind] = Kind.PLAIN
     _aggregation: VariableAggregation
@@ -390,15 +390,17 @@ class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metacla
         return notebook.drawing(self)
 
     def _reads_in_words(self) -> list[tuple[str, str]]:
-        # What a read gives, where that depends on who reads.
+        # The results of a read, if they depend on the reader.
         return []
 
 
 def as_variable(value: object, attempted: str, argument: str,
                 code: str = "RD25") -> Variable:
-    """`value`, which must be a variable.
+    """Returns `value` if it is a variable.
 
     Args:
+        value: what the program passed.
+        attempted, argument: the call and the name of the argument, for the message.
         code: of the error; RD34 for a ValueError.
 
     Raises:
@@ -418,7 +420,7 @@ class ResourceVariable(Variable):
     def __init__(self, array: Array, name: str, shape: tuple[int | None, ...], device: str, strategy: Strategy | None,
                  trainable: bool, synchronization: VariableSynchronization, aggregation: VariableAggregation,
                  constraint: Callable[..., object] | None) -> None:
-        # Where the array is: an item of what a cell holds, which equal copies of a variable share.
+        # The array is an item of the cell's tuple; equal copies of a variable share a cell.
         self._cell: Cell[tuple[Any, ...]] = Cell((array,))
         self._place = 0
         self._name = name
@@ -500,7 +502,9 @@ class ResourceVariable(Variable):
         """Replaces the array by `function(array)`, with no other write in between; returns the new one.
 
         Args:
-            at_once: also inside an update, whose draft it is otherwise.
+            function: called with the array, of the variable's shape and dtype; called again if another thread was
+                faster.
+            at_once: whether to store the array even inside an update; otherwise it goes to the update's drafts.
         """
         cell, place = self._cell, self._place
         drafts = None if at_once else context_stack.frame().drafts
@@ -523,11 +527,11 @@ class ResourceVariable(Variable):
         return new
 
     def _settled(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What an update has written, as it is stored at its end: there is one array, which differs from no other."""
+        """Called at the end of an update with the arrays it has written; returns what is stored, here the same."""
         return arrays
 
     def _put_back(self, arrays: tuple[Any, ...]) -> None:
-        """An update has failed, and the variable holds what it held before."""
+        """Called after a failed update, whose drafts are dropped: the variable holds what it held before."""
         sink = journal.recording.value
         if sink is not None:
             sink.write("write", variable=self, copy=self._index, copies=list(arrays))
