@@ -238,7 +238,7 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu
 
 
 def reset_simulated_devices() -> None:
-    """Goes back to what the environment says, or to a machine of no stated size."""
+    """Forgets the devices that a program has set; those of REFDIST_DEVICES, or else any that a program names, exist."""
     _machine.value.asked = False
     _machine.value.divided = {}
     _changed()

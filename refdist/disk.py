@@ -58,10 +58,11 @@ def tell(step: str, path: str, descriptor: int | None = None) -> None:
 
 
 def opened(path: str, links: bool = True) -> IO[bytes]:
-    """Opens a file for reading.
+    """Opens a file for reading bytes.
 
     Args:
-        links: whether a link to a file will do.
+        path: the path of the file.
+        links: whether `path` may be a symbolic link.
 
     Raises:
         OSError: it cannot be opened, or is not a file.

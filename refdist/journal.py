@@ -24,39 +24,55 @@ KEPT = 64
 
 
 class Sink(Protocol):
-    """What is told what happens.  The kinds of events and their fields are the table of `insight/events.py`."""
+    """Takes events where they happen.  The kinds of events and their fields are the table of `insight/events.py`."""
 
     def write(self, kind: str, /, **fields: Any) -> None:
-        """Something happened."""
+        """Takes an event that has no duration, of this kind and with these fields."""
 
     def begin(self, kind: str, /, within: Any = None, **fields: Any) -> Any:
-        """Something begins, and what follows is part of it.
+        """Takes the beginning of something of this kind; events until its end are part of it.
 
         Args:
-            within: what `begin` returned for what it is part of itself; None for the innermost that is open here.
+            kind: the kind of the event.
+            within: what `begin` returned for the event that this one is part of; None for the innermost open one.
+            fields: the fields of the event.
 
         Returns:
-            What `end` is called with.
+            A token for `end`.
         """
 
     def end(self, begun: Any, error: BaseException | None = None) -> None:
-        """What began has ended, by an error where there is one."""
+        """Takes the end of what `begin` returned `begun` for; with the error, if that ended it."""
 
     def enter(self, run: Any, function: str) -> Any:
-        """A replica begins a function of this name, in a run for which `begin` returned `run`.
+        """Takes the beginning of a replica, which calls a function of this name.
+
+        Args:
+            run: what `begin` returned for the run of all replicas.
+            function: the name of the function.
 
         Returns:
-            What `leave` is called with.
+            A token for `leave`.
         """
 
     def leave(self, entered: Any, error: BaseException | None = None, returned: object = None) -> None:
-        """The replica has ended, by an error where there is one, or with what its function has returned."""
+        """Takes the end of a replica: the error that ended it, or what its function returned.
+
+        Args:
+            entered: what `enter` returned.
+            error: the exception, None without one.
+            returned: the result of the function.
+        """
 
     def tell(self, error: BaseException) -> None:
-        """An exception was raised; told more than once, it is one event."""
+        """Takes an exception; the same exception again makes no second event."""
 
     def transfers(self, moves: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
-        """Bytes move between devices: (source, destination, how many) of each transfer, asked for when it is read."""
+        """Takes transfers between devices.
+
+        Args:
+            moves: returns (source, destination, bytes) of each transfer; called when the recording is read.
+        """
 
     def meet(self, run: object, call: object) -> Any:
         """A replica arrives at a rendezvous of `run` with `call`; None is the run of a replica that is alone.

@@ -76,11 +76,12 @@ def show(value: object) -> None:
 
 
 def table(caption: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> str:
-    """A table as HTML: the first cell of each row names it.
+    """A table as HTML.
 
     Args:
         caption: "" for none.
-        heads: the names of the columns.
+        rows: the cells of each row, as text; the first cell of a row is its heading.
+        heads: the headings of the columns; none by default.
     """
     name = f'<caption style="text-align: left; font-weight: bold">{escape(caption)}</caption>' if caption else ""
     top = f"<thead>{_row(heads, ['col'] * len(heads))}</thead>" if heads else ""

@@ -26,7 +26,7 @@ else:
 
 __all__ = ["VARIABLE", "Comparison", "Difference", "Event", "Finding", "Recording", "Report", "breakpoint", "compare",
            "explore", "load", "record", "record_to", "start"]
-# By the file that has them.
+# File -> the public names that it defines.
 _NAMES = {
     "comparison": "Comparison Difference compare",
     "debugger": "breakpoint",

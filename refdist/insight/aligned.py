@@ -1,4 +1,4 @@
-"""Two runs side by side: what both have, in order, and where they part.
+"""Aligns two runs: the values that both have, in order, and where they first differ.
 
 What is compared is what all replicas have in common: each variable after each write, the numbers that the program
 prints outside replicas, and what a function returned.  What is a replica's own is not: contributions, copies of
@@ -24,15 +24,15 @@ from refdist.insight import summaries
 from refdist.insight.events import Event
 from refdist.insight.trial import Trial
 
-# Of the float's eps: a sum of n terms that is grouped otherwise differs by less than n of it, and by about its root.
+# In units of eps: a sum of n terms in another grouping differs by less than n of them, typically by about sqrt(n).
 ROUNDINGS = 64
-# In float64: training may make 10 million times its eps of a rounding.  That is still 60 times less than the eps of
+# In float64: training may enlarge a rounding to 10 million times eps, which is still 60 times less than the eps of
 # float32, so that a difference above it does not come from rounding.
 IN_DOUBLE = 1e-9
 _OF_NORMS = 1e-4
 RETURNED = "returned"  # the name of the numbers that a function returns
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf|infinity))(?![\w])")
-# Text of what belongs to replicas and devices.
+# Texts in printed lines that depend on replicas and devices.
 _OWN = ("PerReplica", "GPU:", "CPU:", "TPU:", "replica_")
 
 
@@ -85,7 +85,7 @@ def points_of(trial: Trial) -> list[Point]:
     points: list[Point] = []
     for event in trial.events:
         if event.worker:
-            continue  # which has the same variables
+            continue  # other workers have the same variables
         value: Any
         if event.kind in ("variable", "write"):
             if event.fields.get("synchronization") == "ON_READ":
@@ -93,7 +93,7 @@ def points_of(trial: Trial) -> list[Point]:
             copies = event["copies"]
             if event.kind == "variable" and len(copies) == 1:
                 alone.add(event["number"])
-            # Where there are several copies, the writes of each are followed by one of all.
+            # Writes of single copies are followed by one of all copies.
             part = event.fields.get("copy") is not None and event["number"] not in alone
             if event["number"] in own or part or not copies or any(copy != copies[0] for copy in copies):
                 continue
@@ -131,7 +131,7 @@ class Aligned:
         self.worst = 0.0
 
     def partings(self, whole: bool = True) -> Iterator[Parting]:
-        """Where the runs differ, in the order of the first; nothing where they do not.
+        """Yields the points at which the runs differ, in the order of the first run.
 
         Args:
             whole: whether both runs have ended, so that one must not have more values than the other.
@@ -171,7 +171,7 @@ class Aligned:
             yield from missing
 
     def _lines(self, ones: list[Point], others: list[Point]) -> dict[int, Point]:
-        # The printed lines that belong together: those with the same text between the numbers.
+        # Pairs the printed lines of both runs that have the same text between the numbers.
         here = [point for point in ones if point.name == "printed"]
         there = [point for point in others if point.name == "printed"]
         matcher = difflib.SequenceMatcher(None, [template(point.value) for point in here],
@@ -203,7 +203,7 @@ class Aligned:
                 continue
             if not (np.isfinite(float(x)) and np.isfinite(float(y))):
                 return float("inf")
-            # One in the last digit that is shown may be a rounding.
+            # A difference of one in the last printed digit may be a rounding.
             digits = 10.0 ** -len(x.partition(".")[2].partition("e")[0]) if "." in x and "e" not in x.lower() else 0.0
             difference = abs(float(x) - float(y))
             if difference > digits * 1.01:
@@ -211,7 +211,7 @@ class Aligned:
         return worst
 
     def _says(self, x: str, y: str) -> bool:
-        """Whether these numbers say at how many replicas or workers, or with which batch, the programs are run."""
+        """Whether two printed numbers differ because they are the number of replicas or workers, or a batch size."""
         pairs = [(self.first.setting.replicas, self.second.setting.replicas),
                  (max(self.first.setting.workers, 1), max(self.second.setting.workers, 1))]
         here, there = global_batch(self.first), global_batch(self.second)
@@ -229,7 +229,7 @@ class Aligned:
 
 
 def template(line: str) -> str:
-    """What a printed line says, without its numbers.
+    """A printed line with each number replaced by "#".
 
     >>> template("epoch 3: loss 0.25")
     'epoch #: loss #'
@@ -238,7 +238,7 @@ def template(line: str) -> str:
 
 
 def tolerance(dtype: str) -> float:
-    """How large a relative difference may be that is no difference."""
+    """The largest relative difference that does not count as one."""
     if dtype in ("float64", "complex128"):
         return IN_DOUBLE
     if dtype in ("float32", "complex64"):
@@ -247,7 +247,7 @@ def tolerance(dtype: str) -> float:
 
 
 def global_batch(trial: Trial) -> int:
-    """How many rows the first element of a distributed dataset has on all workers; 0 where there is none."""
+    """The number of rows on all workers in the first element of a distributed dataset; 0 if none was read."""
     firsts = {event.worker: sum(event["counts"]) for event in reversed(trial.events) if event.kind == "step"}
     return sum(firsts.values())
 
@@ -371,13 +371,13 @@ def numbers_of(point: Point) -> list[float]:
 
 
 def _of_each(event: Event, run: Event | None) -> dict[int, list[summaries.Summary]]:
-    """What each replica contributes to a call; outside replicas those of the last run."""
+    """What each replica contributes to a call; outside replicas, those of the last run."""
     contributed = event["contributed"]
     if event.replica is not None:
         return {event.replica: contributed}
     first, count = (0, 1) if run is None else (run["first"], run["replicas"])
     if len(contributed) % count:
-        return {first: contributed}  # some of it is not a value for each replica
+        return {first: contributed}  # not every value has a component for each replica
     return {first + i: contributed[i::count] for i in range(count)}
 
 

@@ -54,7 +54,7 @@ OTHER = Kind("NOT ONE AFTER THE OTHER", "let one function do it, or `join` betwe
 
 
 class Anomaly(NamedTuple):
-    """A circle of two functions, or of more; a function that was lost when it had written something; or an old read.
+    """A cycle of dependencies of functions; a function that was lost after it wrote something; or a stale read.
 
     Attributes:
         kind: what it is.
@@ -65,16 +65,16 @@ class Anomaly(NamedTuple):
     marked: tuple[int, ...]
 
     def moved(self, by: int) -> Anomaly:
-        """The same where so many steps come before."""
+        """The same anomaly after `by` further steps have been put before it."""
         return Anomaly(self.kind, tuple(i + by for i in self.marked))
 
     def subject(self, steps: Sequence[Step]) -> Step:
-        """The step that shows it: the last of the function that was overtaken, or was lost."""
+        """The step that shows the anomaly: the last one of the function that was overtaken or lost."""
         return steps[self.marked[-1]]
 
 
 def anomaly(steps: Sequence[Step]) -> Anomaly | None:
-    """What a run has that no run of whole functions has: a function that was lost half-way, or else a circle."""
+    """The anomaly of a run, which no serial order has: a function lost half-way, or else a cycle of dependencies."""
     lost = next((i for i, step in enumerate(steps) if step.lost), None)
     if lost is not None:
         written = [i for i in range(lost) if steps[i].process == steps[lost].process
@@ -107,7 +107,7 @@ def anomaly(steps: Sequence[Step]) -> Anomaly | None:
 
 
 def too_stale(steps: Sequence[Step], bound: int) -> tuple[Anomaly, int] | None:
-    """The first write of a variable that lies more than `bound` updates by others after the read it is made from.
+    """The first write computed from a read that is more than `bound` updates by others old, and how many there were.
 
     That is the oldest read of the variable since the function's own last write of it: a gradient is made from it,
     whatever is read later on.  A function that begins again is another process, and reads again.
@@ -115,7 +115,7 @@ def too_stale(steps: Sequence[Step], bound: int) -> tuple[Anomaly, int] | None:
     Returns:
         The read, the updates and the write, and the number of updates.
     """
-    read: dict[Process, dict[int, int]] = {}  # the step, by function and cell
+    read: dict[Process, dict[int, int]] = {}  # function -> cell -> the step that read it
     for i, step in enumerate(steps):
         touch, own = step.touch, read.setdefault(step.process, {})
         if touch is None or step.process == PROGRAM:
@@ -157,7 +157,8 @@ def _circle(edges: dict[_Piece, dict[_Piece, tuple[int, int]]]) -> list[_Piece] 
 
 
 def _classified(steps: Sequence[Step], pieces: Sequence[_Piece]) -> Anomaly | None:
-    """A circle of two: a and d are accesses of one function, b and c of another, a before b and c before d."""
+    """Classifies a cycle of two: a and d are accesses of one function, b and c of another, a before b and c before d.
+    """
     conflicts = [(i, j) for j in range(len(steps)) for i in range(j)
                  if pieces[i] != pieces[j] and not commute(steps[i].touch, steps[j].touch)]
     circles = []
@@ -169,7 +170,7 @@ def _classified(steps: Sequence[Step], pieces: Sequence[_Piece]) -> Anomaly | No
     return min(circles, default=(0, None), key=lambda pair: pair[0])[1]
 
 
-_KINDS = (LOST_UPDATE, TORN_READ, TORN_WRITE, STALE_READ, OTHER)  # the plainest first
+_KINDS = (LOST_UPDATE, TORN_READ, TORN_WRITE, STALE_READ, OTHER)  # the simplest first
 
 
 def _kind(a: Touch, b: Touch, c: Touch, d: Touch) -> Kind:

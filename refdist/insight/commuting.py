@@ -1,4 +1,4 @@
-"""Which accesses to variables commute: in either order they leave the same values and return the same.
+"""Which accesses to variables commute: either order leaves the same values and returns the same.
 
 Additions count as commuting, although floats are rounded after each; `same` in `outcomes` allows for that.
 """
@@ -37,13 +37,13 @@ EFFECTS = {
     Computes.MAX: Effect.MAXIMUM,
 }
 
-# An effect commutes with itself, and with no other.  Those that are left out depend on their order: an assignment
+# These effects commute with themselves and with no other.  All others depend on their order: an assignment
 # replaces what was there, and a division of integers is rounded.
 COMMUTE_AMONG_THEMSELVES = {Effect.READ, Effect.ADD, Effect.MULTIPLY, Effect.MINIMUM, Effect.MAXIMUM}
 
 
 class Touch(NamedTuple):
-    """What an access has to do with others.
+    """An access, as far as its order relative to others matters.
 
     Attributes:
         cell: the number of what holds the value: of a variable, or of a shard of one.
@@ -63,7 +63,7 @@ class Touch(NamedTuple):
 
 
 def touch(access: Access, cell: int, used: bool) -> Touch:
-    """What an access to a cell has to do with others; `used` says whether what it returns may be used."""
+    """The `Touch` of an access to a cell; `used` says whether its result may be used."""
     if access.operation == "read":
         return Touch(cell, Effect.READ, True)
     _, takes, computes = OPERATIONS[access.operation]

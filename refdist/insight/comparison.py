@@ -24,7 +24,7 @@ from refdist.insight.causes import Case, Cause
 from refdist.insight.trial import Program, Setting, Trial
 from refdist.notebook import drawing
 
-# What differs by more is not a rounding, and is not run again in float64.
+# A larger relative difference is no rounding, so the program is not run again in float64.
 _LARGE = 1e-2
 # Training makes a rounding larger from value to value, and another difference comes at once: with more than this times
 # the largest one before it.  Where there is none before, with this times 1e-9 in float64, and times 1e-6 in float32.
@@ -106,7 +106,7 @@ class Comparison:
         return 1 if self.differences else 3 if self.failures else 0
 
     def assert_same(self) -> None:
-        """For tests.
+        """Raises unless all runs agree; for tests.
 
         Raises:
             AssertionError: runs part, or could not be compared; its text is the report.
@@ -270,7 +270,7 @@ class _Comparing:
         return report
 
     def _by_experiment(self, case: Case, orders: int) -> Cause | None:
-        """Why two runs part, from further runs of the second, each with one thing changed; None where none says it."""
+        """Finds the cause by further runs of the second program, each with one thing changed; None if none shows it."""
         setting = case.second.setting
         if (case.shaken is not None or setting.workers > 1 or setting.replicas == case.first.setting.replicas
                 or case.second.ended != "returned"):
@@ -278,14 +278,14 @@ class _Comparing:
         return self._by_reading(case) or (self._by_dealing(case, orders) if aligned.steps(case.second) else None)
 
     def _by_reading(self, case: Case) -> Cause | None:
-        """Whether they do not part where replicas read the totals of variables of which they have parts."""
+        """Tests whether the runs agree if replicas read totals of variables instead of their own parts."""
         if not any(event.fields.get("synchronization") == "ON_READ" for event in case.second.events):
             return None
         other = self._run(case.second.setting._replace(totals=True))
         return causes.of_reading(case, other) if self._is_as_the_first(case, other) else None
 
     def _is_as_the_first(self, case: Case, other: Trial) -> bool:
-        """Whether a changed run of the second comes to what the first does, until where the second parts from it."""
+        """Whether a changed run of the second program agrees with the first, up to where the second differs from it."""
         place = case.parting.points[0]
         if other.ended != "returned" or place is None:
             return False
@@ -294,9 +294,9 @@ class _Comparing:
         return all(_GROWTH * parting.relative <= case.parting.relative for parting in earlier)
 
     def _by_dealing(self, case: Case, orders: int) -> Cause | None:
-        """Why two runs part, from runs of the second whose rows are dealt otherwise."""
+        """Finds the cause by runs of the second program in which rows are dealt in another way."""
         setting = case.second.setting
-        # Where the order of the replicas decides, so may any change.
+        # If the order of the replicas changes the results, so may any other change, so that is tried first.
         changes = [setting._replace(order=1)] * (not orders) + [
             setting._replace(deal=deal.value) for deal in (Deal.TO_THE_NEXT_REPLICA, Deal.IN_OTHER_PARTS)]
         for changed in changes:
@@ -310,7 +310,7 @@ class _Comparing:
         return causes.of_parts(case) if self._is_as_the_first(case, together) else self._by_counting(case)
 
     def _by_counting(self, case: Case) -> Cause | None:
-        """Whether each further replica adds the same to what differs, from runs on two other numbers of replicas."""
+        """Tests whether each further replica adds the same amount to what differs, by runs on two other numbers."""
         if case.counts[0] != 1:
             return None
         others = [self._run(case.second.setting._replace(replicas=count))
@@ -327,7 +327,7 @@ class _Comparing:
         return trial.run(self._program, setting, self._folder / str(self._runs), self._limit)
 
     def _tried(self, setting: Setting) -> Trial | None:
-        """A run; None where it cannot be compared, which is reported."""
+        """Runs the program; returns None, and reports it, if the run cannot be compared."""
         outcome = self._run(setting)
         self._report.runs.append(str(setting))
         if outcome.ended == "alone":
@@ -347,7 +347,7 @@ class _Comparing:
                     else f"it was stopped after {trial.EVENTS:,} events")
             self._report.failures.append((str(setting), f"{what}, in step {steps}; it is compared until there"))
         replicas = {event.replica for event in outcome.events if event.kind == "replica"}
-        if replicas and len(replicas) != setting.replicas and outcome.ended != "limit":  # where some may not have begun
+        if replicas and len(replicas) != setting.replicas and outcome.ended != "limit":  # some may not have begun then
             found_on = errors.counted(len(replicas), "replica")
             self._report.failures.append((str(setting), f"the program runs on {found_on} all the same: its strategy "
                                           "does not take the devices that it is given"))
@@ -362,7 +362,7 @@ class _Comparing:
             ("goes on", "raises an exception"), "AN EXCEPTION", failed.text, "Mend this first."))
 
     def _is_itself(self, base: Trial) -> bool:
-        """Whether a second run comes to the same; lines whose numbers differ are not compared from then on."""
+        """Whether a second run gives the same; printed lines whose numbers vary are ignored from then on."""
         again = self._tried(base.setting._replace(hashes=self._hashes(1)))
         if again is None:
             return False
@@ -395,7 +395,7 @@ class _Comparing:
                     yield alone, other
 
     def _parting(self, first: Trial, second: Trial) -> tuple[Parting, Trial, Trial] | None:
-        """Where two runs part, and these runs, in float64 where that was needed; None where they do not part."""
+        """The first difference of two runs, and the runs, repeated in float64 if necessary; None if they agree."""
         whole = first.ended == second.ended == "returned"
         both = Aligned(first, second, self._unstable)
         partings = list(both.partings(whole))
@@ -449,7 +449,7 @@ class _Comparing:
 
 
 def _jump(partings: Iterable[Parting], largest: float) -> Parting | None:
-    """The first difference that does not grow from those before it, which are at most so large."""
+    """The first difference that is larger than growth of the earlier ones explains; those are at most `largest`."""
     for parting in partings:
         if parting.relative > _GROWTH * largest:
             return parting

@@ -1,4 +1,4 @@
-"""What is printed and warned of while something is recorded becomes events, and is shown as ever."""
+"""Records what is printed and warned of as events; it is shown as usual, too."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from refdist.journal import Sink
 
 
 class _Watched:
-    """A stream for text that tells of every line that is written to it."""
+    """A text stream that passes on each line written to it."""
 
     def __init__(self, sink: Sink, name: str, stream: TextIO) -> None:
         self._sink = sink
         self._name = name
         self._stream = stream
-        # Replicas take turns, and each may be in the middle of a line.
+        # Who prints -> the unfinished line: replicas take turns, and each may be in the middle of a line.
         self._begun: dict[object, str] = {}
         self.silent = False
 
@@ -37,7 +37,7 @@ class _Watched:
 
 
 class Console:
-    """Tells a sink of what is printed and warned of, from now on."""
+    """Passes what is printed and warned of on to a sink, from now on."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -58,7 +58,7 @@ class Console:
             self._err.silent = False
 
     def leave(self) -> None:
-        """Tells no more; what the program has put in its place meanwhile stays."""
+        """Ends this; streams that the program has installed meanwhile stay."""
         out, err, show = self._before
         if sys.stdout is self._out:
             sys.stdout = out

@@ -13,11 +13,11 @@ from refdist.insight.events import Event, tasks_of
 from refdist.insight.summaries import Summary
 from refdist.workers.launcher import Task
 
-_LEAST = 3  # calls that make a curve
+_LEAST = 3  # the fewest calls that make a curve
 
 
 class Curve(NamedTuple):
-    """The numbers that one line gives.
+    """The numbers that one line of the program gives, call after call.
 
     Attributes:
         name: what was called and where.
@@ -57,7 +57,7 @@ def curves_of(events: Sequence[Event]) -> list[Curve]:
 
 def _given(event: Event, by_id: dict[int, Event], tasks: Mapping[int, Task]
            ) -> Iterable[tuple[int, str, list[Summary]]]:
-    # Which kind of call the event ends, how it is named, and what came of it.
+    # (rank of the kind of call, name of the curve, results) for the call that an event ends.
     on = f" on {tasks[event.worker]}" if event.worker else ""
     if event.kind == "return" and event.parent is not None:
         of = by_id[event.parent]

@@ -12,7 +12,7 @@ from refdist.workers.launcher import WORKER, Task, launched, task_of
 
 
 def breakpoint(replica: int | None = None) -> None:
-    """Stops in the debugger, pdb, in one replica or in each that comes here.
+    """Stops in pdb in one replica, or in each replica that comes here.
 
     The others wait meanwhile, as replicas take turns. The prompt says which replica, and which worker where it is not
     the first: `(Pdb replica 2) `. Frames of refdist are skipped, so `next` goes over a collective to the next line.
@@ -39,7 +39,7 @@ def breakpoint(replica: int | None = None) -> None:
     worker, group = journal.worker.value, launched()
     task = Task(WORKER, worker) if group is None else task_of(worker, group.size)
     who = [str(task)] * bool(worker) + [f"replica {here}"] * (here is not None)
-    # Where standard input is something else than the terminal, Pdb reads that.
+    # Pdb reads standard input, also if that is not a terminal.
     debugger = pdb.Pdb(skip=["refdist", "refdist.*", "abc", "_collections_abc"])
     debugger.prompt = f"(Pdb {', '.join(who)}) " if who else "(Pdb) "
     debugger.set_trace(sys._getframe(1))

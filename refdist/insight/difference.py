@@ -24,12 +24,12 @@ from refdist.insight.events import ARRAYS, COMMON, Event, tasks_of
 from refdist.notebook import drawing
 from refdist.workers.launcher import Task
 
-# What says where, and not what.  A rendezvous and an exchange are found by their place in the lane.
+# Fields that say where something happened, not what.  Rendezvous and exchanges are compared by their place in the lane.
 _LEFT_OUT = {*COMMON, "site", "device", "devices", "of", "first", "rendezvous", "exchange", "number", "scheduled"}
 _NOT_COMPARED = {"program", "process", "transfer", "combine"}
 _SEED = "agreeing on a seed"
 _PLACES = re.compile(r"[^\s'\"(]*?([\w.-]+\.(?:py|ipynb|md)):\d+|Cell In\[\d+\], line \d+")
-_ROUNDING = 1e-4  # between sums of other numbers of terms, of the largest item
+_ROUNDING = 1e-4  # relative to the largest item, for sums with other numbers of terms
 
 
 class Difference(NamedTuple):
@@ -104,7 +104,7 @@ def difference(this: Sequence[Event], other: Sequence[Event]) -> Difference | No
 
 
 def _cause(event: Event | None, events: Sequence[Event]) -> Event | None:
-    # The call that an event is the answer to, or what has ended or returned.
+    # The event of the call that this event answers, or of what has ended or returned.
     if event is None or event.kind not in ("receive", "return", "end"):
         return None
     number = event.parent if event.kind == "return" else event["of"]
@@ -112,7 +112,7 @@ def _cause(event: Event | None, events: Sequence[Event]) -> Event | None:
 
 
 def _replicas(events: Sequence[Event]) -> dict[int, int]:
-    # By worker, of the largest run; not those that have begun, as a run may be stopped before all have.
+    # Worker -> the most replicas of a run; not how many have begun, because a run may be stopped before all have.
     most: dict[int, int] = {}
     for event in events:
         if event.kind == "run":
@@ -163,7 +163,7 @@ def _first_value(this: Sequence[Event], other: Sequence[Event]) -> Difference | 
 
 
 def _values(events: Sequence[Event]) -> Iterator[tuple[Event, str, list[Any]]]:
-    """What is equal on all replicas, in order: the event, what gave it, and the summaries."""
+    """Yields the values that are equal on all replicas, in order: the event, its name, and the summaries."""
     first = min((event.replica for event in events if event.replica is not None), default=None)
     for event in events:
         if event.worker:

@@ -139,7 +139,7 @@ def _sharded_variable(variable: ShardedVariable) -> str:
 
 
 def _copies(values: Sequence[object], component_devices: Sequence[str]) -> list[tuple[str, str, str]]:
-    # The number, the device and the value of each copy; those that share one array are one row.
+    # (numbers, devices, value) of the copies; copies that share an array are one row.
     names = [devices.short(name) for name in component_devices] or [""] * len(values)
     rows, first = [], 0
     for i, value in enumerate(values):
@@ -157,7 +157,7 @@ def _distributed_dataset(dataset: DistributedDataset) -> str:
     facts = []
     if isinstance(source, Dataset) and not callable(source._facts.spec):
         facts.append(("elements", f"{split.spec(source.element_spec)} on each replica"))
-    # A picture of the rows, where no function of the program has to be called for it.
+    # Draws the rows only if no function of the program has to be called for it.
     if all(origin is not None and not origin.calls for origin in dataset._origins()):
         return table(title, facts) + dataset.explain().svg()
     return table(title, [("rows", split.policy), *(("warning", str(problem)) for problem in split.problems), *facts])

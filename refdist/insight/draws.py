@@ -29,7 +29,7 @@ _METHODS = ("random", "normal", "standard_normal", "uniform", "integers", "choic
 
 
 class Draw(NamedTuple):
-    """Numbers were drawn, or a generator was made or seeded.
+    """One use of a generator: numbers were drawn, or it was made or seeded.
 
     Attributes:
         made: the line at which the generator was made; GLOBAL for one of a module.
@@ -95,7 +95,7 @@ class Draws:
             self._generators[generator] = made, generator.get_state()
 
     def of_a_replica(self, replica: int, line: str) -> None:
-        """Sees whether a replica, which ends a run that was begun at this line, has drawn from PyTorch's generators."""
+        """Checks whether a replica has drawn from PyTorch's generators, in the run that began at this line."""
         if self._state is None:
             return
         for generator, (made, before) in list(self._generators.items()):
@@ -120,7 +120,7 @@ class Draws:
         return call
 
     def _of_generators(self, kind: Any) -> Any:
-        # A subclass of PyTorch's, of which PyTorch's own are instances, too.
+        # A subclass of PyTorch's generator that counts PyTorch's own generators as instances.
         def is_instance(_: Any, value: object) -> bool:
             return isinstance(value, kind)
 
@@ -161,7 +161,7 @@ class Draws:
 
 
 def _watched(generator: np.random.Generator, tell: Callable[[str], None]) -> np.random.Generator:
-    # Each of these has a class of its own, as what draws in C looks its methods up there.
+    # Each watched generator has a class of its own, because code in C looks methods up in the class.
     def method(name: str) -> Callable[..., Any]:
         def call(self: np.random.Generator, *args: Any, **kwargs: Any) -> Any:
             line = _line()
@@ -182,7 +182,7 @@ def _replica() -> int | None:
 
 
 def _line() -> str | None:
-    """The line that calls; None where it is refdist's, or of a library."""
+    """The program's line that makes the call; None if refdist or a library makes it."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back

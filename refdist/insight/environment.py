@@ -1,3 +1,3 @@
-"""The environment variable that has a whole program recorded; it is read before what records is imported."""
+"""The environment variable that records a whole program; it is read before modules that record are imported."""
 
 VARIABLE = "REFDIST_RECORD"

@@ -40,7 +40,7 @@ _CALL = {
             '"Cell In[3], line 5" in a notebook; without those of what has called the program itself',
 }
 
-# Kind -> what it is, and its fields with what each means.
+# Kind of event -> (what it is, its fields and what each means).
 KINDS: dict[str, tuple[str, dict[str, str]]] = {
     "program": ("The program of a simulated worker begins.", {
         "workers": "how many workers there are",
@@ -168,7 +168,7 @@ _NAMED = {*BEGINNINGS, "meet"}
 
 # The fields that hold summaries of arrays.
 ARRAYS = ("contributed", "received", "returned", "copies")
-# What a summary of an array says.
+# Field of an array's summary -> what it means.
 SUMMARY = {
     "shape": "the shape, a list",
     "dtype": "the dtype",
@@ -189,7 +189,7 @@ JsonEvent = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened; `COMMON` says what the attributes are.
+    """One event; `COMMON` says what its attributes are.
 
     The fields of its kind are items: `event["call"]`.
     """
@@ -209,18 +209,18 @@ class Event:
         return self.fields[name]
 
     def as_json(self) -> JsonEvent:
-        """The event as one object."""
+        """The event as one JSON object."""
         return {**{name: getattr(self, name) for name in COMMON}, **self.fields}
 
     @classmethod
     def of_json(cls, fields: Mapping[str, Any]) -> Event:
-        """The event that `as_json` made the object of."""
+        """The event from the JSON object of `as_json`."""
         return cls(**{name: fields[name] for name in COMMON},
                    fields={name: value for name, value in fields.items() if name not in COMMON})
 
 
 def checked(event: Event) -> Event:
-    """The event, where it is as the table says.
+    """Returns the event if it has the fields that the table says.
 
     Raises:
         ValueError: it is not.
@@ -234,7 +234,7 @@ def checked(event: Event) -> Event:
 
 
 def tasks_of(events: Iterable[Event]) -> dict[int, Task]:
-    """Which task of the cluster each worker of a recording is, by its number there."""
+    """Worker -> its task of the cluster."""
     tasks: dict[int, Task] = {}
     for event in events:
         tasks.setdefault(event.worker, Task(WORKER, event.worker))
@@ -244,17 +244,20 @@ def tasks_of(events: Iterable[Event]) -> dict[int, Task]:
 
 
 def workers_of(events: Iterable[Event]) -> int:
-    """How many workers there are; a coordinator may have its own in one process, which are known by their functions."""
+    """The number of workers; those of a coordinator in one process are known by the functions that they ran."""
     events = list(events)
     return max(len({event["task"] for event in events if event.kind == "function"}),
                sum(task.type == WORKER for task in tasks_of(events).values()))
 
 
 def renumbered(event: JsonEvent, position: dict[int, int], number: int) -> bool:
-    """Makes of an event number `number` of a recording.
+    """Changes an event's `id`, `of` and `parent` from the stream's numbers to positions in a recording.
 
     Args:
-        position: the numbers there of what has begun and not ended, by their own; this one's is added.
+        event: the event, which is changed in place.
+        position: for each event that has begun and not ended, its stream's number -> its position; this event is
+            added if something begins with it, and removed if something ends.
+        number: the position of this event.
 
     Returns:
         False for the end of what began before the recording, which is not part of it.

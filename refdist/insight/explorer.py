@@ -34,13 +34,13 @@ from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, Cut, Decide, F
 Program = Callable[[], object]
 Check = Callable[[Any], object]
 
-SHORTENING = 1000  # runs in which a shorter schedule is looked for
-ORDERS = 1000  # orders of whole functions that are tried
-PREDICTIONS = 10  # runs that confirm them
+SHORTENING = 1000  # the most runs spent on looking for a shorter schedule
+ORDERS = 1000  # the most orders of whole functions that are tried
+PREDICTIONS = 10  # the most runs that confirm predicted schedules
 NO_OPTION = "there is no such option"
-KEPT = 5  # findings of different kinds that are reported
+KEPT = 5  # the most findings that are reported, each of another kind
 
-# What `faults` can be.
+# The values of `faults`.
 FAULTS = {
     "any worker, once": Faults(workers=1),
     "any two workers, once each": Faults(workers=2),
@@ -59,8 +59,8 @@ KNOWN = "the files are as after another kill"
 
 
 class _Trial(NamedTuple):
-    run: Run  # where the program began again, what it did then
-    came: Outcome | None  # None where the run was cut
+    run: Run  # after a restart, the run of the restarted program
+    came: Outcome | None  # None if the run was cut short
 
     @property
     def steps(self) -> list[Step]:
@@ -205,18 +205,18 @@ class _Explorer:
         self._names = keras.names()
         self._serial: list[Outcome] = []
         self._orders = self._serially()
-        self._all_orders = False  # whether there are no others
+        self._all_orders = False  # whether all orders have been tried
         self._tried = 0
         self._reasons: dict[str, None] = {}  # why nothing is proved
-        self._states: set[object] = set()  # in which kills have left the files
+        self._states: set[object] = set()  # of the files that kills have left
 
     def explore(self) -> Report:
-        """All of it; an interrupt ends it, and what is known by then is reported."""
+        """Explores the program; an interrupt ends this, and the report has what is known by then."""
         report = Report(self._asked(), LOST.get(self._faulty or "", ""))
         trials: list[_Trial] = []
         try:
             trials.append(self.attempt(_quiet))
-            self._end = time.monotonic() + self._budget  # the first run of a script imports what it needs
+            self._end = time.monotonic() + self._budget  # now, as the first run of a script includes its imports
             trials.append(self.attempt(_quiet))
             difference = _difference(*trials) or self._search(report, trials[0])
             if difference:
@@ -349,7 +349,7 @@ class _Explorer:
             level = following
 
     def attempt(self, decide: Decide, values: bool = False, states: set[object] | None = None) -> _Trial:
-        """One run of the program.
+        """Runs the program once.
 
         Args:
             decide: who goes on.
@@ -385,7 +385,7 @@ class _Explorer:
         return trial
 
     def _carried_out(self, run: Run) -> _Trial:
-        keras.set_names(self._names)  # otherwise its layers are called otherwise in each run
+        keras.set_names(self._names)  # otherwise layers have other names in each run
         try:
             came: Outcome | None = run.carry_out(self._program, lambda returned: outcome(run, returned))
         except Cut:
@@ -400,10 +400,10 @@ class _Explorer:
     # What is wrong in a run.
 
     def fault(self, trial: _Trial) -> _Fault | None:
-        """What is wrong in it."""
+        """The fault that a trial shows, if any."""
         came = trial.came
         if came is None:
-            return None  # of a run that was cut nothing is known
+            return None  # a run that was cut short shows nothing
         if came.error is not None:
             return _Fault("RAISED", _raised(came.error), self._anomaly(trial))
         if self._bound is not None:
@@ -440,7 +440,7 @@ class _Explorer:
                       f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", circle)
 
     def _anomaly(self, trial: _Trial) -> Anomaly | None:
-        """What the last run of a program has that no run of whole functions has; or else what went wrong before."""
+        """The anomaly of a program's last run, or else of the runs before a restart."""
         broken = next((i for i, step in enumerate(trial.steps) if step.killed or step.server is not None), None)
         # Of a program that is told of a loss, and goes on, no order of whole functions is asked.
         circle = None if broken is not None and trial.run.before is None else anomaly(trial.run.steps)
@@ -456,7 +456,7 @@ class _Explorer:
         return " and ".join(asked) + ", wherever it is killed while it saves" * bool(self._possible.kills)
 
     def _options(self) -> str:
-        """Those of the command that its choices need."""
+        """The options of the command that these choices need."""
         faults = f' --faults "{self._faulty}"' if self._faulty else ""
         return faults + (f" --max-staleness {self._bound}" if self._bound is not None else "")
 
@@ -467,7 +467,7 @@ class _Explorer:
             self._faults.setdefault(_key(trial, fault), (trial, fault))
 
     def _serially(self) -> Iterator[Outcome]:
-        """What the program comes to when functions run whole, for one order of them after the other."""
+        """Yields the outcomes of serial runs, one order of the functions after the other."""
         prefix: list[int] = []
         for self._tried in range(1, ORDERS + 1):
             taken: list[int] = []
@@ -498,7 +498,7 @@ class _Explorer:
                 return
             prefix = [*taken[:-1], taken[-1] + 1]
 
-    # The shortest schedule.
+    # --- Finding the shortest schedule ---
 
     def _shown(self, quiet: _Trial, trial: _Trial, fault: _Fault) -> Finding:
         choices, fewest = self._shortened(quiet, trial, _key(trial, fault))
@@ -536,7 +536,7 @@ class _Explorer:
         return best, True
 
     def _undone(self, choices: list[int], wanted: tuple[str, object]) -> list[int]:
-        """The choices without the switches that are not needed."""
+        """Removes from choices the switches that are not needed for the same fault."""
         at = 0
         while at < len(choices) and time.monotonic() < self._end:
             if choices[at]:
@@ -553,12 +553,12 @@ class _Explorer:
 
 
 def _gone(trial: _Trial) -> bool:
-    """Whether a parameter server is lost in it."""
+    """Whether a parameter server is lost in this trial."""
     return any(step.server is not None for step in trial.steps)
 
 
 def _key(trial: _Trial, fault: _Fault) -> tuple[str, object]:
-    """What is wrong, and with which variable: of faults that agree in both one is reported."""
+    """The kind of a fault and its variable; of faults that agree in both, one is reported."""
     if fault.title in ("RAISED", "CHECK") or fault.anomaly is None:
         return fault.title, None
     if fault.anomaly.kind in (OTHER, NOT_RESTART_SAFE, RUN_TWICE, INTERRUPTED):
@@ -590,7 +590,7 @@ def _trimmed(choices: Sequence[int]) -> list[int]:
 
 
 def _difference(first: _Trial, second: _Trial) -> str:
-    """In which step, or in what they came to, two runs of one schedule differ; "" if they do not."""
+    """How two runs of one schedule differ, in a step or in their outcome; "" if they do not."""
     for number, (step, other) in enumerate(zip(first.run.steps, second.run.steps, strict=False)):
         if (str(step), step.touch) != (str(other), other.touch):
             return f"step {number} is {step} in the one run, and {other} in the other"
@@ -609,7 +609,7 @@ def _predicted(quiet: _Trial, ages: bool) -> list[Decide]:
     steps = quiet.run.steps
     clocks = Clocks()
     for step in steps:
-        # Only what is waited for orders functions here; races are what is looked for.
+        # Functions are ordered only by what they wait for, because races are what is looked for.
         clocks.add(step, races=False)
     first: dict[Process, int] = {}
     last: dict[Process, int] = {}
@@ -641,7 +641,7 @@ def _predicted(quiet: _Trial, ages: bool) -> list[Decide]:
 
 
 def _overtaken(f: Process, steps: int, others: Sequence[Process]) -> Decide:
-    """`f` makes so many steps; then others run whole, one after the other; then all else, and `f` at last."""
+    """A schedule: `f` makes `steps` steps, then each of `others` runs whole, then all else, and `f` last."""
 
     def decide(run: Run, processes: dict[Process, int]) -> int:
         done = sum(step.process == f for step in run.steps)

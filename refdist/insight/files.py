@@ -32,7 +32,7 @@ _CHECKSUM_SIZE = len(_CHECKSUM % 0)
 
 
 def sealed(line: bytes) -> bytes:
-    """An object of JSON with the checksum of all before that as its last field.
+    """Adds to a JSON object, as its last field, the checksum of everything before.
 
     >>> sealed(b'{"complete":true}')
     b'{"complete":true,"crc":"89538dc4"}'
@@ -42,7 +42,7 @@ def sealed(line: bytes) -> bytes:
 
 
 def _unsealed(line: bytes) -> bytes | None:
-    # None where the checksum does not fit.
+    # The line without its checksum; None if the checksum is wrong.
     fields = line[:-_CHECKSUM_SIZE] + b"}"
     return fields if sealed(fields) == line else None
 
@@ -55,7 +55,7 @@ _COMPLETE = _line({"complete": True})
 
 
 def part_of(path: str | os.PathLike[str], rank: int) -> Path:
-    """The file that the process of this rank writes."""
+    """The file to which the process with this rank writes its part of a recording."""
     return Path(f"{os.fspath(path)}.{rank}" if rank else path)
 
 
@@ -85,7 +85,7 @@ class Writer:
             os.write(self._file, b"".join([sealed(line) + b"\n" for line in text.encode().splitlines()]))
 
     def take(self, raw: Raw) -> None:
-        """Writes what the stream hands on."""
+        """Writes the event that the stream hands on."""
         self._write(self._lines.of(raw))
 
     def event(self, event: Event) -> None:
@@ -97,7 +97,7 @@ class Writer:
         self._write(self._lines.source(file, text))
 
     def close(self) -> None:
-        """Ends the part, and puts all parts together where this is the last."""
+        """Ends the part; the process that ends last merges all parts into one file."""
         os.write(self._file, _COMPLETE)
         os.close(self._file)
         if self._size > 1:
@@ -108,7 +108,7 @@ class Writer:
         try:
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            return  # another process is at it, so all parts are complete
+            return  # another process merges the parts, which are therefore complete
         try:
             parts = [part_of(self._path, rank) for rank in range(self._size)]
             if all(map(_is_complete, parts)):
@@ -142,7 +142,7 @@ def write(path: str | os.PathLike[str], events: Iterable[Event], sources: Mappin
 
 
 def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
-    """The events and source files of a recording; of parts that are not put together yet, by rank.
+    """Reads the events and source files of a recording; from parts that are not merged yet, by rank.
 
     Raises:
         RD30: there is no such file, it is not a recording, or it was changed after it was written.
@@ -162,7 +162,7 @@ def read(path: str | os.PathLike[str]) -> tuple[list[Event], dict[str, str]]:
                 if rank == fields["rank"]:
                     size = fields["size"]
                 else:
-                    size = 0  # they are together in this file
+                    size = 0  # this file has all parts
             elif "file" in fields:
                 sources.setdefault(fields["file"], fields["text"])
             elif "kind" in fields:
@@ -186,10 +186,10 @@ def _lines(path: str | os.PathLike[str], rank: int) -> list[bytes]:
         data = part_of(path, rank).read_bytes()
     except OSError as error:
         if rank and isinstance(error, FileNotFoundError):
-            return []  # this process had not begun
+            return []  # the process of this part had not begun
         raise _unreadable(path, f"{error}") from error
     *lines, rest = data.split(b"\n")
-    # What was killed may have left half a line; a whole one has lost its end in another way.
+    # A killed process may leave an incomplete line; a complete one without its end is an error.
     return [*lines, rest] if _unsealed(rest[:-1]) else lines
 
 

@@ -16,11 +16,11 @@ from refdist.insight.events import ARRAYS, BEGINNINGS, Event, tasks_of
 from refdist.insight.layout import in_order, place_of, slots_of
 from refdist.workers.launcher import Task, named
 
-# By how the replica's function ended.
+# How a replica's function ended -> why the replica is absent.
 _ABSENCE = {"returned": "never arrives, as its function has returned",
             "raised": "never arrives, as its function has raised",
             "stopped": "had not arrived when the run was stopped", None: "has not arrived"}
-# What has been done with the arrays of an event.
+# Kind of event -> the verb for its arrays.
 _NANS = {"meet": "contributed to", "exchange": "contributed to", "reduce": "contributed to",
          "receive": "received from", "return": "returned from", "write": "wrote to", "variable": "put into the new",
          "read": "read of"}
@@ -111,7 +111,7 @@ def _exchanges(events: Sequence[Event]) -> Iterator[Finding]:
     for some in _failed_calls(events):
         first, last = some[0], some[-1]
         absent = sorted(tasks.keys() - {event.worker for event in some})
-        # Where all have arrived and made the same call, something else stopped them.
+        # If all have arrived with the same call, something else has stopped them.
         if first.kind == "exchange" and (absent or len({_call(event) for event in some}) > 1):
             missing = (f"{tasks[worker]} never arrives" for worker in absent)
             arrivals = _sentence("; ".join([*_where(some, tasks), *missing]))
@@ -141,7 +141,7 @@ def _errors(events: Sequence[Event]) -> Iterator[Finding]:
 def _warnings(events: Sequence[Event]) -> Iterator[Finding]:
     seen = set()
     for event in events:
-        # Of NaN `_not_numbers` says more than its warning.
+        # `_not_numbers` says more about NaN than the warning does.
         by_refdist = event.kind == "warning" and event["text"].startswith("[RD") and " NaN" not in event["text"][:99]
         if by_refdist and event["text"] not in seen:
             seen.add(event["text"])
@@ -172,7 +172,7 @@ def _not_numbers(events: Sequence[Event]) -> Iterator[Finding]:
 
 def _infinities(events: Sequence[Event]) -> Iterator[Finding]:
     if any(event.kind == "warning" and event["text"].startswith("[RD42]") for event in events):
-        return  # which says as much
+        return  # because the warning says the same
     by_id = {event.id: event for event in events}
     for event in events:
         call = event
@@ -202,14 +202,14 @@ def _infinite(summary: Mapping[str, object]) -> bool:
 
 
 def _index(event: Event) -> str:
-    # Where in the first array that has NaN.
+    # The index of the first NaN in the first array that has one.
     having = [summary for name in ARRAYS for summary in event.fields.get(name, ()) if summary["nans"]]
     who = "" if event.replica is None else f" of replica {event.replica}'s array"
     return f", the first at {having[0]['nan']}{who}" if having[0]["nan"] else ""
 
 
 def _rows(events: Sequence[Event], event: Event) -> str:
-    # The rows of the element that was taken last, which the run need not have used.
+    # The rows of the last element taken before the event; the run may not have used it.
     here = {}  # the event's run, and the step that it belongs to
     for other in events:
         if other.worker == event.worker and ((other.kind == "run" and other.run == event.run)
@@ -238,7 +238,7 @@ def _without_rows(events: Sequence[Event]) -> Iterator[Finding]:
         if empty:
             times = Counter(i for event in empty for i, count in enumerate(event["counts"]) if not count)
             counted = ", ".join(f"replica {first_of.get(worker, 0) + i} in {count} of {len(taken)} steps"
-                             for i, count in sorted(times.items()))
+                                for i, count in sorted(times.items()))
             yield Finding(empty[0].id, max(times.values()) == len(taken), f"No rows for {counted}")
 
 

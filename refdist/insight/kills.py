@@ -1,4 +1,4 @@
-"""The files that refdist writes in a run of a program, and what is left of them where it is killed.
+"""The files that refdist writes in a run of a program, and their state if the program is killed.
 
 refdist writes a file in steps (`disk`), and a program can be killed before any of them.  It is killed here by an
 exception, which a program that is really killed does not see: what its handlers do with these files is undone, so that
@@ -22,7 +22,7 @@ from refdist.checkpoints import files
 
 
 class Files:
-    """What a run has written so far.
+    """The files that a run has written so far.
 
     Attributes:
         overwritten: a file that was there before, and that the program would replace or remove; "" for none.
@@ -31,14 +31,14 @@ class Files:
     def __init__(self) -> None:
         self.overwritten = ""
         self._paths: dict[str, None] = {}  # in the order in which they were written
-        self._temporary: set[int] = set()  # inodes of files that had no name of their own yet
+        self._temporary: set[int] = set()  # inodes of files that still have a temporary name
         self._unflushed: set[int] = set()
-        self._before: tuple[str, int] = ("", 0)  # the step that is being made, and the inode
-        self._kept: dict[str, bytes] = {}  # by path
+        self._before: tuple[str, int] = ("", 0)  # the step that is being made, and its file's inode
+        self._kept: dict[str, bytes] = {}  # path -> content
         self._made: list[str] = []  # folders
 
     def note(self, step: str, path: str, descriptor: int | None) -> bool:
-        """Notes a step that will be made; False if it would change a file that was there before."""
+        """Notes a step on a file before it is made; False if it would change a file that existed before the run."""
         path = os.path.abspath(path)
         self._end_step()
         if step == disk.READ:
@@ -62,7 +62,7 @@ class Files:
         self._before = "", 0
 
     def _there(self) -> list[str]:
-        """The paths of what the run has written and is still there, the temporary files at the end."""
+        """The paths of files that the run has written and that still exist, temporary files last."""
         named = [path for path in self._paths if os.path.isfile(path)]
         for folder in dict.fromkeys(map(os.path.dirname, self._paths)):
             with suppress(OSError), os.scandir(folder) as entries:
@@ -71,7 +71,7 @@ class Files:
         return named
 
     def keep(self) -> None:
-        """Keeps what is there now: the program is killed before the step that was noted last."""
+        """Keeps a copy of the files as they are now, before the step that was noted last."""
         for path in self._there():
             with open(path, "rb") as file:
                 content = file.read()
@@ -79,13 +79,13 @@ class Files:
             self._kept[path] = content[:len(content) // 2] if half else content
 
     def put_back(self) -> None:
-        """Gives the files what was kept, whatever has been done to them since."""
+        """Restores the files from the copy."""
         for path in self._there():
             if path not in self._kept:
                 os.unlink(path)
         for path, content in self._kept.items():
             folder = os.path.dirname(path)
-            if not os.path.isdir(folder):  # the program has removed it on its way out
+            if not os.path.isdir(folder):  # the program has removed it before it ended
                 os.makedirs(folder)
                 self._made.append(folder)
             with open(path, "wb") as file:
@@ -94,15 +94,15 @@ class Files:
                     os.path.basename(path)) else set()
 
     def remove(self) -> None:
-        """Removes them all."""
+        """Removes all files and folders that were made."""
         for path in self._there():
             os.unlink(path)
         for folder in self._made:
-            with suppress(OSError):  # there is something else in it by now
+            with suppress(OSError):  # the program has put other files into it
                 os.rmdir(folder)
 
     def state(self) -> object:
-        """What was kept, in a form in which two states are equal that a program cannot tell apart by reading."""
+        """The kept files in a form that is equal for states that a program cannot distinguish by reading."""
         return tuple((path, _content(path)) for path in self._kept
                      if not disk.TEMPORARY.fullmatch(os.path.basename(path)))
 
@@ -116,6 +116,6 @@ def _content(path: str) -> object:
             return tuple((name, str(value.dtype), value.shape, value.tobytes()) if isinstance(value, np.ndarray)
                          else (name, repr(value)) for name, value in sorted(values.items()))
         index = json.loads(content)
-        return index["latest"], tuple(index["all"])  # it has times, too
+        return index["latest"], tuple(index["all"])  # without its times
     except (errors.RefdistError, ValueError, KeyError, TypeError):
         return content

@@ -1,4 +1,4 @@
-"""Where events stand in a picture of a recording: a row for each lane, and slots from left to right.
+"""The layout of a picture of a recording: a row for each lane, and slots from left to right.
 
 Time is not drawn to scale: replicas take turns, and workers that wait for each other may have recorded on different
 clocks.  A slot says what comes after what instead.  All that arrive at one rendezvous, or exchange, share a slot with
@@ -22,7 +22,7 @@ from refdist.workers.launcher import CHIEF
 
 
 class Lane(NamedTuple):
-    """What has a row of its own.
+    """A row of the picture.
 
     Attributes:
         worker: the number of the worker.
@@ -41,7 +41,7 @@ def lane_of_each(events: Sequence[Event]) -> list[Lane]:
     """The lane of each event; `events[i].id` is i."""
     tasks, strategies = [-1] * len(events), [0] * len(events)
     known: dict[tuple[int, int], dict[tuple[object, ...], int]] = defaultdict(dict)
-    named = {event.worker for event in events if event.kind == "process"}  # each is one task, with a lane of its own
+    named = {event.worker for event in events if event.kind == "process"}  # each has a lane for its task
     lanes = []
     for event in events:
         i, parent = event.id, event.parent
@@ -67,7 +67,7 @@ def lanes_of(each: Iterable[Lane]) -> list[Lane]:
 
 
 def names_of(lanes: Sequence[Lane], events: Sequence[Event]) -> list[str]:
-    """What each lane is called."""
+    """The label of each lane."""
     tasks = tasks_of(events)
     coordinators = {event.worker for event in events if event.kind == "schedule"}
     names = []
@@ -84,7 +84,7 @@ def names_of(lanes: Sequence[Lane], events: Sequence[Event]) -> list[str]:
 
 
 def place_of(event: Event) -> tuple[object, ...]:
-    """What is equal for events that share a slot; transfers that follow each other do, too."""
+    """A key that is equal for events that share a slot; consecutive transfers share one, too."""
     if event.kind in ("meet", "combine"):
         return "rendezvous", event.worker, event["rendezvous"]
     if event.kind == "exchange":
@@ -141,7 +141,7 @@ def in_order(events: Sequence[Event], slots: Sequence[int]) -> list[Event]:
 
 
 def _edges(events: Sequence[Event], nodes: Sequence[int], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:
-    """By node the nodes that come after it, each with how many slots later at least."""
+    """Node -> the nodes that come after it, each with the least number of slots between them."""
     after: dict[int, list[tuple[int, int]]] = defaultdict(list)
     last: dict[Lane, int] = {}
     ends = {event["of"]: event.id for event in events if event.kind == "end"}

@@ -1,4 +1,4 @@
-"""Events as lines of a file, which the program waits for.
+"""Encodes events as lines of a file, fast, because the program waits for it.
 
 A line is an object of JSON: an event, as the table of `events.py` has it, or the text of a source file that the next
 event is the first to name.  What happens most often is not made an event first: what its lines have in common is kept
@@ -24,7 +24,7 @@ from refdist.insight.stream import Moves, Places, Raw, Where, json_of, places_of
 
 encoded = json.JSONEncoder(separators=(",", ":")).encode
 _text = functools.lru_cache(maxsize=4096)(encoded)
-_KEPT = 1024  # calls, and transfers, whose text is kept
+_KEPT = 1024  # the most calls, and lists of transfers, whose text is kept
 
 
 @functools.lru_cache(maxsize=4096)
@@ -46,16 +46,16 @@ class Lines:
             "return": self._return, "write": self._write, "transfers": self._transfers}
 
     def of(self, raw: Raw) -> str:
-        """The lines of what happened."""
+        """The lines for what the stream hands on."""
         often = self._often.get(raw[1])
         return often(*raw) if often is not None else "".join(map(self._line, json_of(raw, self._places)))
 
     def event(self, event: Event) -> str:
-        """An event that has been made."""
+        """The lines for an event."""
         return self._line(event.as_json())
 
     def source(self, file: str, text: str | None = None) -> str:
-        """The text of a source file, once."""
+        """The line with the text of a source file; "" if it was written before."""
         if file in self._files:
             return ""
         self._files.add(file)
@@ -73,7 +73,7 @@ class Lines:
         return texts
 
     def _begin(self, number: int, kind: str, at: int, where: Where) -> str:
-        # What all events have; the object is left open.
+        # The fields that all events have, as the beginning of a JSON object.
         worker, replica, device, run, step, parent = where
         return (f'{{"id":{number},"kind":"{kind}","time":{at},"worker":{worker},'
                 f'"replica":{"null" if replica is None else replica},"device":{_device(device)},"run":{run},'

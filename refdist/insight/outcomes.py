@@ -1,4 +1,4 @@
-"""What came of a run of a program, as something that can be compared with what came of another run."""
+"""The outcome of a run, in a form that can be compared with the outcome of another run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDINGS = 64
 
 
 class Outcome(NamedTuple):
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         returned: what the program returned.
@@ -42,10 +42,10 @@ class Outcome(NamedTuple):
 
 
 def outcome(run: Run, returned: Any) -> Outcome:
-    """What came of a run that returned this."""
+    """The outcome of a run whose program returned `returned`."""
     returned = nest.map_structure(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, returned)
     value = nest.map_structure(_leaf, returned)
-    # Variables of a parameter server that was lost have no value in the end; a program makes others in their place.
+    # Variables of a lost parameter server have no final value; the program has made others in their place.
     cells = [cell for cell in run.cells if not run.is_gone(cell)]
     finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in cells)
     return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells))
@@ -54,13 +54,13 @@ def outcome(run: Run, returned: Any) -> Outcome:
 def _leaf(leaf: Any) -> Any:
     if isinstance(leaf, HoldsArray) or is_array(leaf):
         return np.array(to_numpy(to_array(leaf)))
-    # Of an object that compares by identity, each run has another.
+    # Objects that compare by identity differ in each run, so only their type is compared.
     plain = leaf is None or isinstance(leaf, (bool, int, float, complex, str, bytes, np.generic))
     return leaf if plain else type(leaf)
 
 
 def same(first: Outcome, second: Outcome) -> bool:
-    """Whether two runs came to the same, but for the rounding of sums."""
+    """Whether two outcomes are equal, except for the rounding of sums."""
     if first.error is not None or second.error is not None:
         return type(first.error) is type(second.error) and str(first) == str(second)
     return _alike((first.value, first.finals), (second.value, second.finals))
@@ -87,7 +87,7 @@ def _alike(first: Any, second: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """A value in a line."""
+    """A value as text on one line."""
     if nest.is_nested(value):
         if isinstance(value, dict):
             return "{" + ", ".join(f"{key!r}: {text(item)}" for key, item in value.items()) + "}"

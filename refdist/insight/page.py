@@ -1,4 +1,4 @@
-"""The page: one HTML file that shows a recording, which needs nothing else.
+"""The page: one self-contained HTML file that shows a recording.
 
 `page.html` is the page.  Its script is `page.js`, which reads the events, `page_draw.js`, which draws the lanes, and
 `page_panels.js` for all that is beside them.  What a program printed, or called its variables, is text to the page: it
@@ -50,13 +50,13 @@ def render(events: Sequence[Event], sources: Mapping[str, str]) -> str:
 
 
 def framed(events: Sequence[Event], sources: Mapping[str, str]) -> str:
-    """The page inside another, which it cannot reach."""
+    """The page in a sandboxed frame of another page."""
     return (f'<iframe title="Recording of {len(events)} events" sandbox="allow-scripts" width="100%" '
             f'height="{_HEIGHT}" style="border: 0" srcdoc="{html.escape(render(events, sources))}"></iframe>')
 
 
 def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
-    """What the script of the page reads."""
+    """The data that the page's script reads."""
     slots = slots_of(events)
     shown = in_order(events, slots)
     position = {event.id: i for i, event in enumerate(shown)}
@@ -93,14 +93,14 @@ def data(events: Sequence[Event], sources: Mapping[str, str]) -> dict[str, Any]:
 
 
 class _Once:
-    """A list in which each value stands once."""
+    """A list without duplicates."""
 
     def __init__(self) -> None:
         self.found: list[Any] = []
         self._known: dict[str, int] = {}
 
     def index(self, value: object) -> int:
-        """Where the value stands."""
+        """The index of a value, which is added if it is new."""
         key = repr(value)  # of lists, dicts, texts and numbers, which a hash would not tell apart by type
         known = self._known.get(key)
         if known is None:
@@ -110,7 +110,7 @@ class _Once:
 
 
 def _fields(events: Iterable[Event], values: _Once, position: Mapping[int, int]) -> tuple[Any, list[Any]]:
-    """By kind and name a column, and what is shown of the summaries that they name."""
+    """A column for each field of each kind of event, and a row of text for each summary that they refer to."""
     arrays = _Once()
     columns: dict[str, dict[str, list[Any]]] = {kind: {name: [] for name in KINDS[kind][1]} for kind in KINDS}
     for event in events:

@@ -32,7 +32,7 @@ class Column(NamedTuple):
 
 
 def columns_of(events: Sequence[Event]) -> list[Column]:
-    """The rendezvous, in the order in which they were begun."""
+    """The rendezvous, in the order in which they began."""
     arrivals: dict[tuple[object, ...], dict[tuple[int, int | None], Event]] = {}
     done = {("meet", event.worker, event["rendezvous"]) for event in events if event.kind == "combine"}
     returned = {event["of"] for event in events if event.kind == "end" and event["how"] == "returned"}

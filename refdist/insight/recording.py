@@ -26,7 +26,7 @@ from refdist.workers.launcher import CHIEF, jobs_of, launched, task_of
 
 
 class Recording:
-    """What happened, in order.
+    """The events of a program, in order.
 
     Args:
         events: what it has from the beginning.
@@ -38,7 +38,7 @@ class Recording:
     def __init__(self, events: Iterable[Event] = (), sources: Mapping[str, str] | None = None) -> None:
         self._events = list(events)
         self._sources = dict(sources or {})
-        # What the stream has handed on, one after another.
+        # The events that the stream has handed on, end to end.
         self._raw: list[Any] = []
         self._position: dict[int, int] = {}
 
@@ -46,9 +46,9 @@ class Recording:
     def events(self) -> list[Event]:
         """The events; the table in docs/recording.md says what they have."""
         taken = self._raw[:]
-        del self._raw[:len(taken)]  # what takes events has the list itself
+        del self._raw[:len(taken)]  # emptied in place, because the stream appends to this list
         known: Places = {}
-        for raw in sorted(each_of(taken), key=itemgetter(0)):  # threads hand on beside each other
+        for raw in sorted(each_of(taken), key=itemgetter(0)):  # events of several threads may be out of order
             for event in json_of(raw, known):
                 if renumbered(event, self._position, len(self._events)):
                     self._events.append(Event.of_json(event))
@@ -144,7 +144,7 @@ class Recording:
 
 
 class _Taking:
-    """A `with` block in which something takes the events."""
+    """Base of `with` blocks that take events from the stream."""
 
     def _taken_by(self, take: Callable[[Raw], None]) -> None:
         stream = journal.recording.value
@@ -230,7 +230,7 @@ class record_to(_Taking):  # noqa: N801 - used like a function
 
 
 class _OfTheProgram(record_to):
-    """The recording that the environment asks for.
+    """The recording that REFDIST_RECORD asks for.
 
     The file is opened by the first event, and then the variable is taken away: what starts other processes before it
     does anything itself is not the program, and what the program starts is not either.

@@ -49,7 +49,7 @@ class _Node:
 
 
 class Reduction:
-    """Runs that are still to be tried.
+    """The runs that are still to be tried.
 
     Args:
         commutes: of which accesses only one order is tried.
@@ -62,10 +62,10 @@ class Reduction:
         self.finished = False
         self._commutes = commutes
         self._nodes: list[_Node] = []
-        self._fresh = 0  # the first step at which the run that is being tried is a new one
+        self._fresh = 0  # the first step at which the current run differs from earlier ones
 
     def decide(self, run: Run, processes: dict[Process, int]) -> int:
-        """What a run has to do next; see `Decide`.
+        """Chooses the next step of a run; see `Decide`.
 
         Raises:
             Cut: the run is one that was tried (ASLEEP), or does not repeat what it did before (DIFFERS).
@@ -85,7 +85,7 @@ class Reduction:
         return processes[chosen]
 
     def learn(self, run: Run) -> None:
-        """Takes from a run which others are to be tried, and goes to the next of them."""
+        """Learns from a run which others have to be tried, and goes on to the next of them."""
         if run.cut in ("", ASLEEP):
             self._learn_races(run.steps)
         nodes = self._nodes
@@ -128,26 +128,27 @@ class Reduction:
 
 
 class Clocks:
-    """Which steps of a run come before which others, in every schedule of its class."""
+    """Vector clocks: which steps of a run come before which others in every schedule of its class."""
 
     def __init__(self, commutes: Commutes = commute) -> None:
         self._commutes = commutes
         self._steps: list[Step] = []
         self._clocks: list[Clock] = []
-        self._numbers: list[int] = []  # of each step among those of its process
+        self._numbers: list[int] = []  # the number of each step among those of its process
         self._last: dict[Process, int] = {}
         self._own: list[int] = []  # the coordinator's steps
-        self._touching: dict[int, list[int]] = {}  # steps by the cell that they touch
+        self._touching: dict[int, list[int]] = {}  # cell -> the steps that touch it
 
     def ordered(self, first: int, second: int) -> bool:
-        """Whether the one comes before the other."""
+        """Whether the step `first` comes before the step `second` in every schedule of the class."""
         return self._clocks[second].get(self._steps[first].process, 0) >= self._numbers[first]
 
     def add(self, step: Step, races: bool = True) -> list[int]:
         """Adds the next step, and returns the earlier ones that it races with, from the last to the first.
 
         Args:
-            races: whether they come before it; if not, only what is waited for does.
+            step: a step of a program or of a scheduled function.
+            races: whether steps that race with this one are ordered before it; if not, only steps that it waits for.
         """
         process, access = step.process, step.touch
         previous = self._last.get(process)
@@ -184,7 +185,7 @@ def _merge(clock: Clock, other: Clock) -> None:
 
 
 def signature(steps: Iterable[Step]) -> frozenset[tuple[tuple[Process, int], tuple[Process, int]]]:
-    """The class of a run: in which order the accesses are that do not commute."""
+    """The class of a run: the order of its accesses that do not commute."""
     counts: dict[Process, int] = {}
     named: list[tuple[tuple[Process, int], Touch]] = []
     ordered = set()

@@ -16,8 +16,8 @@ from refdist.notebook import drawing
 
 LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
 KILLS_LIMITS = LIMITS.replace("; not of files", ", and of kills before each step of refdist's files; not of others")
-FILES = {RENAME: "saves", REMOVE: "removes", READ: "restores"}  # the steps of files that are shown, in words
-SHOWN = 40  # lines of a schedule, and characters of a value
+FILES = {RENAME: "saves", REMOVE: "removes", READ: "restores"}  # steps on files that are shown, and the verbs for them
+SHOWN = 40  # the most lines of a schedule, and characters of a value
 
 
 class Finding:
@@ -65,7 +65,7 @@ class Finding:
         return head
 
     def _schedule(self) -> str:
-        """The accesses in their order, one a line; "" where that is not the point."""
+        """The accesses in order, one on each line; "" if they do not matter."""
         return "\n".join(self._lines)
 
     def _what_to_do(self) -> list[tuple[str, str]]:
@@ -92,7 +92,7 @@ class Finding:
 
 
 class Report:
-    """What came of an exploration; `print` shows it.
+    """The report of an exploration; `print` shows it.
 
     Attributes:
         findings: what is wrong, one for each kind and line.
@@ -159,11 +159,11 @@ class Report:
         return f"nothing is wrong in {schedules}, and nothing is proved:"
 
     def _limits(self) -> str:
-        """What it is proved of."""
+        """The limits of what is proved."""
         return KILLS_LIMITS if self.kills else LIMITS
 
     def _notes(self) -> list[str]:
-        """What is to be known of it: what was run besides, and why nothing is proved."""
+        """Notes: what else was run, and why nothing is proved."""
         lost = f"and with {self._lost} in {self.losses} runs"
         killed = f"and killed before each step of a file that it saves, in {self.kills} runs"
         return [*[lost] * bool(self.losses), *[killed] * bool(self.kills), *self.reasons, *self.sampled]
@@ -215,7 +215,7 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
         elif step.ends:
             rows.append(("coordinator", "raises UnavailableError", "", "<- the program begins again"))
         if step.ends:
-            versions.clear()  # its variables are others
+            versions.clear()  # the restarted program has other variables
             read.clear()
         if touch is None:
             continue

@@ -44,7 +44,7 @@ PROGRAM: Process = (0, 0)
 
 
 class Cut(BaseException):
-    """Ends a run of which no more has to be seen; not an Exception, so that no program swallows it."""
+    """Ends a run whose rest does not matter; not an Exception, so that no program swallows it."""
 
 
 class Pending(NamedTuple):
@@ -62,7 +62,7 @@ RETURN = Pending(None, "return", "", None, None)
 
 
 class Faults(NamedTuple):
-    """What can happen to a program, once in a run.
+    """Faults that are simulated, each once in a run.
 
     Attributes:
         workers: how many workers can be lost before an access of their functions; each is started again at once.
@@ -124,7 +124,7 @@ class Step:
 
 
 def name_of(process: Process) -> str:
-    """A process in words."""
+    """The name of a process, for messages."""
     return "the coordinator" if process == PROGRAM else f"function {process[1]}" + (
         f" of coordinator {process[0] + 1}" if process[0] else "")
 
@@ -174,18 +174,19 @@ class Run(Scheduler):
         self._files = files
         self._thread = threading.get_ident()
         self._gone: set[tuple[int, int]] = set()  # parameter servers, by cluster and number
-        self._numbers: dict[int, int] = {}  # of the cells, by id
+        self._numbers: dict[int, int] = {}  # id of a cell -> its number
         self._clusters: list[Cluster] = []
         self._pending: dict[Process, Pending] = {}
-        self._on: dict[tuple[int, int], Process] = {}  # by cluster and worker
-        self._begun: list[int] = []  # by cluster: how many functions have begun
-        self._scheduled: list[list[int]] = []  # by cluster: how many steps the coordinator had made then
+        self._on: dict[tuple[int, int], Process] = {}  # (cluster, worker) -> the process on it
+        self._begun: list[int] = []  # for each cluster, how many functions have begun
+        # For each cluster and function, how many steps the coordinator had made when it scheduled the function.
+        self._scheduled: list[list[int]] = []
         self._own_steps = 0
         self._all_ended = False
         self._open: Step | None = None
 
     def carry_out(self, program: Callable[[], object], outcome: Callable[[object], Any]) -> Any:
-        """What `outcome` makes of what the program returns, while the run is still followed.
+        """Runs the program under this schedule; returns what `outcome` makes of its result.
 
         Raises:
             Cut: it was not followed to its end.  Whatever the program raises.
@@ -217,14 +218,14 @@ class Run(Scheduler):
         return self._pending.get(process, _NOTHING).touch
 
     def stop(self, why: str) -> Cut:
-        """The run need not go on."""
+        """Ends the run, for the reason `why`."""
         self.cut = why
         return Cut(why)
 
-    # What a scheduler is told.
+    # --- Methods of a scheduler ---
 
     def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
-        if self.cut:  # soon at its end
+        if self.cut:  # the run is about to end
             return next((i for i, option in enumerate(options) if option.action == COORDINATOR), 0)
         self._settle()
         if len(self.steps) >= LIMIT:
@@ -240,7 +241,7 @@ class Run(Scheduler):
                 processes.setdefault((number, self._begun[number] + 1), i)
         self.several = len(options) if len(options) > 1 else 0
         chosen = self._decide(self, processes)
-        if len(options) > 1:  # as `interleaving` counts
+        if len(options) > 1:  # counted as `interleaving` counts choices
             self.taken.append(chosen)
             self.others.append([i for i in processes.values() if i != chosen])
             lost = self._losing(options[chosen], number)
@@ -250,7 +251,7 @@ class Run(Scheduler):
         return chosen
 
     def _losing(self, option: Option, number: int) -> Option | None:
-        """The loss that would take its access from a process that goes on."""
+        """The option to lose the task whose access comes next, if `option` is a process that goes on."""
         if self._faults.workers or self._faults.returns:
             return Option(LOSE, f"worker {option.task}") if option.action == GO_ON else None
         if not self._faults.servers or option.action not in (COORDINATOR, GO_ON):
@@ -315,7 +316,7 @@ class Run(Scheduler):
         self._pending[self._on[self._number(cluster), worker]] = RETURN
 
     def _file(self, step: str, path: str, descriptor: int | None) -> None:
-        """A file will be written, read or removed; what changes it is a choice, unless the program was killed."""
+        """Called before a file is written, read or removed; whether a kill precedes a change is a choice."""
         assert self._files is not None
         if not self._files.note(step, path, descriptor):
             raise self.stop(f"it would change {path}")

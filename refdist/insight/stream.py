@@ -35,7 +35,7 @@ from refdist.insight import summaries
 from refdist.insight.events import ARRAYS, KINDS, JsonEvent
 
 Site = call_site.Site
-# Where what starts programs is: Python, what was installed, and refdist's own commands, which may be in a checkout.
+# Folders of what starts programs: Python, installed packages, and refdist's own commands, which may be in a checkout.
 _INSTALLED = (*(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
               f"{os.path.dirname(notebook.__file__)}{os.sep}")
 
@@ -58,9 +58,9 @@ _sites: dict[int, Site] = {}
 Moves = Callable[[], Iterable[tuple[str, str, int]]]
 
 _frame, _worker, _taken = context_stack.frame, journal.worker, summaries.taken
-# The places of sites by their id, with the site, so that the id stays its own.
+# id of a site -> (the site, kept so that no other one gets its id; its places).
 Places = dict[int, tuple[tuple[object, ...], list[str]]]
-# Kinds whose fields are not as they are handed on.
+# Kinds of events whose fields are completed before they are handed on.
 _COMPLETED = {"run", "exchange", "reduce", "return", "variable", "write", "read", "schedule", "step"}
 
 
@@ -76,7 +76,7 @@ class _Counts:
 
 
 class _Worker:
-    """What is open on one worker, in one of its threads.
+    """The open events of one worker, in one of its threads.
 
     Attributes:
         run, rendezvous: the numbers of the last ones.
@@ -99,7 +99,7 @@ Begun = tuple[int, Where, list[int], _Worker]
 
 
 class Stream:
-    """What is told of everything that happens; see `journal.Sink`.
+    """Receives everything that happens; see `journal.Sink`.
 
     Attributes:
         takers: called with every event.
@@ -113,9 +113,9 @@ class Stream:
         # Where replicas are, by the frame that they began with.  What happens while they wait for a function of a
         # merge_call may begin runs and take steps, so this is forgotten when such a function, or the run, has ended.
         self._wheres: dict[context_stack.Frame, Where] = {}
-        # By the id of a variable's first copy: what forgets it with the copy, and its number.
+        # id of a variable's first copy -> (reference that removes the entry with the copy, number of the variable).
         self._variables: dict[int, tuple[weakref.ref[Any], int]] = {}
-        # What was taken of arrays that the answers to a rendezvous have in common, by id, with the array.
+        # id of an array that several replicas receive -> (the array, what is kept of it).
         self._known: summaries.Known = {}
 
     def give_to(self, takers: Sequence[Callable[[Raw], None]]) -> None:
@@ -161,7 +161,7 @@ class Stream:
         self.leave((number, (*where[:3], worker.run, worker.counts.step, where[5]), stack, worker), error)
 
     def enter(self, run: Begun, function: str) -> Begun:
-        # All at once, as for `meet`, `receive` and `leave`: these four are what a recording costs.
+        # In one function, as are `meet`, `receive` and `leave`: these four cost most of a recording's time.
         frame, worker = _frame(), run[3]
         context = frame.replica
         assert context is not None
@@ -216,7 +216,7 @@ class Stream:
         place = id(site)
         _sites[place] = site
         number = self._next_number()
-        # The contribution is the program's, and is not kept.
+        # The contribution belongs to the program, so only what `taken` copies of it is kept.
         met = (number, "meet", monotonic_ns(), self._wheres.get(_frame()) or self._where(), rendezvous, call.kind,
                op and op._name_, axis if axis is None else _axis(axis), place, _taken(call.contribution))
         self._take(met)
@@ -306,7 +306,7 @@ class Stream:
 
 
 def _returned(value: object) -> summaries.Taken:
-    # What is no nest that results can be put together from, the run itself will refuse.
+    # A result that cannot be put together is refused by the run itself.
     try:
         return _taken(value)
     except RefdistError:
@@ -314,7 +314,7 @@ def _returned(value: object) -> summaries.Taken:
 
 
 def _places(error: BaseException) -> Site:
-    # A traceback begins where the exception has come to; what has called that is on the stack.
+    # The traceback begins at the frame that the exception has reached; that frame's callers are on the stack.
     places: list[call_site.Place] = []
     trace = error.__traceback__
     outside = call_site.of(trace.tb_frame.f_back) if trace is not None else ()
@@ -326,7 +326,7 @@ def _places(error: BaseException) -> Site:
 
 
 def places_of(site: tuple[object, ...]) -> list[str]:
-    """The places of a site, "file:line", without what has called the program: a launcher, a notebook, pytest.
+    """The lines of a call site, as "file:line", without those of what runs the program: launcher, notebook, pytest.
 
     Where a launcher was itself started by `python -c`, as the processes of pytest-xdist are, that text goes with it.
     """
@@ -342,7 +342,7 @@ def places_of(site: tuple[object, ...]) -> list[str]:
 
 
 def each_of(handed_on: Sequence[Any]) -> Iterator[Raw]:
-    """The events that were put end to end."""
+    """Splits a list into the events that were appended to it one after another."""
     i = 0
     while i < len(handed_on):
         end = i + _COMMON + len(_NAMES.get(handed_on[i + 1], "1"))
@@ -351,9 +351,10 @@ def each_of(handed_on: Sequence[Any]) -> Iterator[Raw]:
 
 
 def json_of(raw: Raw, known: Places) -> list[JsonEvent]:
-    """What was handed on: one event, or several of that number.
+    """The event of what was handed on, or several events with one number.
 
     Args:
+        raw: what the stream handed on.
         known: the places of each site that was seen before; those of this one are added.
     """
     number, kind, at, (worker, replica, device, run, step, parent), *given = raw
@@ -381,7 +382,7 @@ def json_of(raw: Raw, known: Places) -> list[JsonEvent]:
 
 
 def site_of(kept: Site | int) -> Site:
-    """The site that an event has, as it is handed on."""
+    """The call site of an event that is handed on, from the site or its number."""
     return _sites[kept] if isinstance(kept, int) else kept
 
 
@@ -390,7 +391,7 @@ def _axis(axis: object) -> int | str | None:
 
 
 def transferred(moves: Moves) -> list[tuple[str, str, int, int]]:
-    """From where, to where, how many bytes and in how many pieces, of all that moves."""
+    """The transfers as (source, destination, bytes, number of pieces)."""
     sent: dict[tuple[str, str], list[int]] = {}
     for source, destination, nbytes in moves():
         if source != destination and nbytes:

@@ -27,11 +27,11 @@ from refdist import nest
 from refdist.array.convert import array_types, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 
-WHOLE = 16  # items of an array that is shown as a whole
+WHOLE = 16  # the most items of an array that is shown whole
 FIRST = 4
 _DIGITS = 6
 _PLAIN = "?bBhHiIlLqQefdFD"  # dtypes that NumPy itself has, and whose items are the same everywhere
-_COPIED = 1024  # bytes of an array that is copied, which is faster than to measure it
+_COPIED = 1024  # the most bytes of an array that is copied, which is faster than computing its numbers
 # Up to so many bytes the place of the smallest item is found faster than the item; for that, NumPy copies an array that
 # is read-only.
 _QUICK = 1 << 16
@@ -95,8 +95,8 @@ def packed(kept: Taken) -> str:
 
 
 def _packed(entry: _One) -> str:
-    # Its type and its items in hexadecimal digits, as they lie in memory; of a large array the first items, the norm,
-    # and the smallest and the largest item; or else the summary.
+    # A small array: its type and its items' bytes in hexadecimal.  A large one: those of its first items, the norm, and
+    # the smallest and largest item.  Other dtypes, and arrays with NaN: the summary itself.
     if isinstance(entry, np.ndarray):
         if entry.dtype.char in _PLAIN:
             return f'{_type_of(entry.dtype, entry.shape)}"{entry.tobytes().hex()}"]'
@@ -140,7 +140,7 @@ def _leaves(value: object) -> list[Any]:
             leaves += [leaf.values, leaf.indices]
         elif type(leaf) in array_types.value:
             leaves.append(leaf)
-        elif isinstance(leaf, (bool, int, float, complex, np.generic, np.ndarray)):  # of a subclass, with a type
+        elif isinstance(leaf, (bool, int, float, complex, np.generic, np.ndarray)):  # also an array of a subclass
             leaves.append(np.asarray(leaf))
     return leaves
 
@@ -206,7 +206,7 @@ def _measured(array: NDArray[Any]) -> _Numbers:
     flat = array.reshape(-1)
     items = array if flat.size <= WHOLE else flat[:FIRST].copy()
     if array.dtype.char in "fd" and flat.size:
-        norm = math.sqrt(np.vdot(flat, flat))  # which warns of nothing
+        norm = math.sqrt(np.vdot(flat, flat))  # `vdot` gives no warnings
         if math.isfinite(norm):
             low, high = (flat[flat.argmin()], flat[flat.argmax()]) if flat.nbytes <= _QUICK else (
                 np.minimum.reduce(flat), np.maximum.reduce(flat))
@@ -216,7 +216,7 @@ def _measured(array: NDArray[Any]) -> _Numbers:
 
 def _looked_at(flat: NDArray[Any],
                shape: tuple[int, ...]) -> tuple[object, object, float | None, int, list[int] | None]:
-    # Of any array: the smallest item, the largest, the norm, how many are NaN and where the first is.
+    # For any dtype: the smallest item, the largest, the norm, how many items are NaN, and the index of the first.
     low = high = norm = None
     nans, nan = 0, None
     kind = flat.dtype.kind
@@ -224,7 +224,7 @@ def _looked_at(flat: NDArray[Any],
         exact = flat if flat.dtype.char in "fdFD" else flat.astype(np.float64)
         norm = math.sqrt(np.vdot(exact, exact).real)
         if not math.isfinite(norm):
-            # NaN, infinity, or the squares are too large.
+            # There is NaN or infinity, or the squares overflow.
             places = np.flatnonzero(np.isnan(exact))
             nans = len(places)
             nan = [int(i) for i in np.unravel_index(places[0], shape)] if nans else None
@@ -260,4 +260,4 @@ def _real(item: float) -> float | str:
     return "NaN" if math.isnan(item) else "Infinity" if item > 0 else "-Infinity"
 
 
-_name = functools.cache(str)  # of a dtype, which NumPy makes slowly
+_name = functools.cache(str)  # the text of a dtype, which NumPy is slow to make

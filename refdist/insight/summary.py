@@ -109,7 +109,7 @@ def _calls(named: Iterable[tuple[Event, str]]) -> list[Calls]:
 
 
 def _waiting(events: Sequence[Event]) -> list[Waiting]:
-    # Who came to which rendezvous when, and when it went on.
+    # Rendezvous -> (arrival, who, when it went on) of each participant.
     came: dict[tuple[str, int, int], list[tuple[int, str, int]]] = {}
     went_on = {event["of"]: event.time for event in events if event.kind in ("receive", "end")}
     for event in events:

@@ -45,7 +45,7 @@ def trace_of(events: Sequence[Event]) -> dict[str, Any]:
     for event in events:
         named = {"name": _name(event), "cat": event.kind, "args": _args(event)}
         if event.kind in BEGINNINGS or event.kind == "meet":
-            # What does not go on, or was killed, lasts as long as what it is part of.
+            # An event without an end lasts as long as the event that it is part of.
             end = ends[event.id] = ends.get(event.id, ends.get(event.parent, stop))
             slices.append({**named, "ph": "X", **at(event), "dur": _micro(end - event.time)})
         elif event.kind in _INSTANTS:
@@ -78,7 +78,7 @@ def _names(events: Sequence[Event], each: Sequence[Lane], numbers: dict[Lane, in
 
 
 def _arrow(number: int, begin: Mapping[str, object], end: Mapping[str, object]) -> list[dict[str, Any]]:
-    # The end binds to the slice that is open there, not to the next one.
+    # "bp": "e" binds the arrow's end to the slice that is open there, not to the next one.
     return [{"name": _ARROW, "cat": _ARROW, "ph": "s", "id": number, **begin},
             {"name": _ARROW, "cat": _ARROW, "ph": "f", "bp": "e", "id": number, **end}]
 
