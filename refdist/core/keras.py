@@ -31,7 +31,7 @@ def scopes() -> Scopes | None:
 
 
 def set_scopes(wanted: Scopes | None) -> None:
-    """Opens what `scopes` returned and nothing else; None, from before Keras was imported, opens nothing."""
+    """Opens what `scopes` returned and nothing else; with None, from before Keras was imported, opens nothing."""
     tracker = _tracker()
     if tracker is not None:
         for name, value in zip(_SCOPES, wanted or (None,) * len(_SCOPES), strict=True):
@@ -46,7 +46,7 @@ def names() -> dict[str, Any]:
 
 
 def set_names(wanted: dict[str, Any] | None) -> None:
-    """Puts back what `names` returned; None, from before Keras was imported, is nothing."""
+    """Puts back what `names` returned; does nothing with None, which is from before Keras was imported."""
     tracker = _tracker()
     if tracker is not None:
         for name in names():

@@ -321,7 +321,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 parked.append(replica)
         raise
     finally:
-        current.stopped = True  # for code that has a copy of a replica's context variables
+        current.stopped = True  # seen by code that runs with a copy of a replica's context variables
         if states.idle != len(modules):
             states.restore(current.around, None)
         place.runs -= 1

@@ -76,7 +76,7 @@ def _cuda_was_asked_for() -> bool:
         driver = ctypes.CDLL(_CUDA, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
         return False
-    return not driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))  # an error where it was not initialized
+    return not driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))  # fails unless CUDA is initialized
 
 
 _LIBRARIES: tuple[tuple[str, Callable[[], bool]], ...] = (("JAX", _jax), ("TensorFlow", _tensorflow))

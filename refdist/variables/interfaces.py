@@ -52,7 +52,7 @@ class Extended(Protocol):
 
     @property
     def kinds(self) -> Mapping[Kind, Any]:
-        """The class of each of its kinds of variables."""
+        """The class for each kind of variable that the strategy creates."""
 
     @property
     def runs(self) -> int:

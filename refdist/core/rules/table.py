@@ -205,7 +205,7 @@ class _Names:
 
 
 def _members(cells: object) -> Iterator[Any]:
-    # All that a cell may be.
+    # All values that a cell of this type can have.
     if cells is Refusal:
         yield from _REFUSALS.values()
     elif isinstance(cells, type) and issubclass(cells, Enum):

@@ -202,7 +202,7 @@ DTYPES: Table[Use, str, Allowed] = Table(
 
 
 def of_kind(use: Use, kind: str) -> Allowed:
-    """The cell of DTYPES for NumPy's letter for the kind of a dtype."""
+    """The cell of DTYPES for a use of arrays whose dtype has this `kind`, a letter of NumPy's."""
     row = DTYPES[use]
     return row[kind if kind in DTYPES.columns else OTHER_KINDS]
 
