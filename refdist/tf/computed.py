@@ -10,8 +10,9 @@ import numpy as np
 
 from refdist import errors, nest, nn
 from refdist.array.convert import HoldsArray
+from refdist.tf.conversion import dtype_name
 from refdist.tf.operands import beside, numbers
-from refdist.tf.tensors import dtype_name, keras, library, tensor
+from refdist.tf.tensors import keras, library, tensor
 
 ops = keras().ops
 

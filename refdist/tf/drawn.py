@@ -19,7 +19,7 @@ from refdist import errors
 from refdist.random import philox
 from refdist.runtime import Field
 from refdist.tf import stateless
-from refdist.tf.tensors import keras, tensor
+from refdist.tf.conversion import tensor
 
 # Seeds are remainders of the largest int32; where a program sets none, all begin at TensorFlow's for operations alone.
 _MODULUS = 2**31 - 1
@@ -48,8 +48,10 @@ def set_seed(seed: object) -> None:
     """
     if not isinstance(seed, int):
         raise errors.error("RD25", "tf.random.set_seed", f"got {errors.type_of(seed)}", "Pass an int.")
+    import keras
+
     before = np.random.get_state()
-    keras().utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     np.random.set_state(before)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refdist.tf import drawn, stateless
-from refdist.tf.tensors import dtype_name, keras, tensor
+from refdist.tf.conversion import dtype_name, tensor
 
 # Keras keeps seeds on TensorFlow as int64, and draws with int32.
 _SEEDS, _LIMIT = "int64", 2**31 - 2
@@ -31,6 +31,12 @@ def connect(module: Any) -> None:
         owner.random_seed_dtype = lambda: _SEEDS
     for draw in (normal, uniform, truncated_normal, categorical, randint, dropout, shuffle):
         setattr(random, draw.__name__, _with_numbers(getattr(random, draw.__name__), draw))
+
+
+def _keras() -> Any:
+    import keras
+
+    return keras
 
 
 def _with_numbers(original: Callable[..., Any], draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,11 +58,11 @@ def _also_of_tensorflow(original: Callable[[int], None]) -> Callable[[int], None
 
 
 def _seed(seed: Any) -> Any:
-    return np.asarray(keras().src.random.seed_generator.draw_seed(seed)).astype(np.int64) % _LIMIT
+    return np.asarray(_keras().src.random.seed_generator.draw_seed(seed)).astype(np.int64) % _LIMIT
 
 
 def _name(dtype: Any) -> str:
-    return str(dtype_name(dtype) or keras().backend.floatx())
+    return str(dtype_name(dtype) or _keras().backend.floatx())
 
 
 def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
@@ -78,7 +84,7 @@ def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: An
     """Integers from minval, and below maxval."""
     name = _name(dtype)
     wide = name if name in ("int32", "int64") else "int64"
-    return keras().ops.cast(stateless.uniform(tuple(shape), _seed(seed), minval, maxval, wide), name)
+    return _keras().ops.cast(stateless.uniform(tuple(shape), _seed(seed), minval, maxval, wide), name)
 
 
 def categorical(logits: Any, num_samples: Any, dtype: Any = "int32", seed: Any = None) -> Any:
@@ -92,13 +98,13 @@ def dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -
         return inputs if rate == 0.0 else inputs * 0
     shape = tuple(inputs.shape) if noise_shape is None else tuple(
         length if kept is None else kept for kept, length in zip(noise_shape, inputs.shape, strict=True))
-    dtype = keras().backend.standardize_dtype(inputs.dtype)
+    dtype = _keras().backend.standardize_dtype(inputs.dtype)
     uniform_numbers = stateless.uniform(shape, _seed(seed), 0, 1, dtype)
-    return keras().ops.where(uniform_numbers >= rate, inputs * tensor(1 / (1 - rate), dtype), tensor(0, dtype))
+    return _keras().ops.where(uniform_numbers >= rate, inputs * tensor(1 / (1 - rate), dtype), tensor(0, dtype))
 
 
 def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
     """The slices along an axis in another order."""
     x = tensor(x)
     places = np.asarray(stateless.uniform((x.shape[axis],), _seed(seed), 0, 1, "float32"))
-    return keras().ops.take(x, tensor(np.argsort(places, kind="stable")), axis)
+    return _keras().ops.take(x, tensor(np.argsort(places, kind="stable")), axis)

@@ -16,7 +16,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.random import philox
-from refdist.tf.tensors import tensor
+from refdist.tf.conversion import tensor
 
 _WORDS = 0xFFFFFFFF
 # The key with which seeds are mixed.
