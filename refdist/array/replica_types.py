@@ -168,10 +168,11 @@ def type_of(value: object) -> ReplicaType:
 
 def typed(array: Any, kind: ReplicaType) -> Any:
     """The same array, or scalar of NumPy's, with a type; where it cannot have one, as it is."""
-    beside = _kept_beside(type(array))
-    if beside is not None:
-        beside[array] = kind
-        return array
+    if type(array) is not np.ndarray:
+        beside = _kept_beside(type(array))
+        if beside is not None:
+            beside[array] = kind
+            return array
     if kind is UNKNOWN:
         return plain(array)
     if isinstance(array, np.ndarray):
@@ -325,16 +326,16 @@ _calls: dict[tuple[int, int], tuple[Callable[[Any, Any, Any], Any], CodeType]] =
 
 def computing(frame: FrameType) -> Callable[[Any, Any, Any], Any]:
     """What calls a function for the program, so that a warning of NumPy's or PyTorch's has the program's line."""
-    if _is_between(frame.f_globals.get("__name__", "")):
+    known = _calls.get((id(frame.f_code), frame.f_lasti))
+    if known is None and _is_between(frame.f_globals.get("__name__", "")):  # which has none of its own
         frame = program(frame)
-    key = id(frame.f_code), frame.f_lasti
-    known = _calls.get(key)
+        known = _calls.get((id(frame.f_code), frame.f_lasti))
     if known is None:
         if len(_calls) >= _KEPT:
             _calls.clear()
         code = _call.__code__.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno,
                                       co_name=frame.f_code.co_name, co_qualname=frame.f_code.co_qualname)
-        known = _calls[key] = FunctionType(code, frame.f_globals), frame.f_code
+        known = _calls[id(frame.f_code), frame.f_lasti] = FunctionType(code, frame.f_globals), frame.f_code
     return known[0]
 
 
@@ -353,8 +354,9 @@ def _all_plain(value: Any) -> Any:
 
 def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[Any], out: Any,
               options: dict[str, Any]) -> Any:
-    if any(_computes_itself(one) for one in inputs):
-        return NotImplemented  # a variable: it computes with what it reads, which has a type
+    for one in inputs:
+        if type(one) not in _COMPUTED and _computes_itself(one):
+            return NotImplemented  # a variable: it computes with what it reads, which has a type
     if out:
         options["out"] = tuple(map(plain, out))
     result: Any
@@ -378,6 +380,9 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
         if isinstance(one, Typed):
             one._type = kind
     return out[0] if len(out) == 1 else out
+
+
+_COMPUTED = frozenset((np.ndarray, Typed, int, float, *_SCALARS, *_SCALARS.values()))
 
 
 def _computes_itself(value: Any) -> bool:
@@ -405,10 +410,11 @@ def _operands(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[list[Any], list[H
 
 
 def _derived(frame: FrameType, key: list[Hashable], inputs: Sequence[Any], result: Any) -> ReplicaType:
-    if _is_between(frame.f_globals.get("__name__", "")):
-        frame = program(frame)
-    key += id(frame.f_code), frame.f_lasti  # a known type keeps the code, and so its id
-    fixed = tuple(key)
+    known = _kept.get((*key, id(frame.f_code), frame.f_lasti))  # a known type keeps the code, and so its id
+    if known is not None:
+        return known
+    frame = program(frame)
+    fixed = (*key, id(frame.f_code), frame.f_lasti)
     return _kept.get(fixed) or _keep(fixed, _by_table(frame, key[0], inputs, result))
 
 
