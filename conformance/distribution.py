@@ -11,5 +11,5 @@ from __future__ import annotations
 VERSION = "0.1.0"
 PACKAGE = __name__.rpartition(".")[0]
 WHOLE = PACKAGE == "refdist.conformance"
-# What runs the suite, as it is printed. A script that both brought would be that of the one that was installed last.
+# What runs the suite, as it is printed. The script comes with both, and is that of the one that was installed last.
 COMMAND = f"python -m {PACKAGE}" if WHOLE else "refdist-conformance"
