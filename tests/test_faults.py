@@ -10,6 +10,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -725,6 +726,61 @@ def test_a_supervisor_that_leaves_because_of_the_proxy_is_not_named() -> None:
         process.wait()
 
 
+def test_a_proxy_that_dies_before_its_supervisors_begin_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    # They are adopted by the launch command, and what mpiexec then returns does not say why.
+    adopted = subprocess.run([sys.executable, "-c", ADOPTED], cwd=ROOT, capture_output=True, text=True, timeout=HANG,
+                             env={**os.environ, "PMI_FD": "1", "PMI_RANK": "0", "PMI_SIZE": "1"})
+    proxy = int(adopted.stdout)
+    assert proxy == os.getpid(), adopted.stderr
+    job, dead = with_dead_supervisors([0, 0])
+    job._over, job._mpiexec, job._size, job._here, job._seen = False, dead[1], 2, 2, {0, 1}
+    for state in job._desk.states.values():
+        state |= {"proxy": proxy, "joined": False}
+        job._found(state)
+    job._mpiexec_ended(255)
+    assert (job._lost(255), capfd.readouterr().err) == (
+        137, f"[launcher] what mpiexec (process {dead[1].pid}) has started died at once, and all workers have ended "
+        "with it\n")
+    for process in dead:
+        process.wait()
+
+
+def test_a_proxy_that_dies_is_named_though_a_worker_misses_another_meanwhile(
+        capfd: pytest.CaptureFixture[str]) -> None:
+    # That is read before the end of the proxy is looked at, which Linux has reported by then.
+    job, dead = with_dead_supervisors([0, 0])
+    job._over, job._mpiexec, job._size, job._here, job._seen = False, dead[0], 2, 2, {0, 1}
+    job._seen_proxies, job._proxies, job._supervisors = {dead[1].pid}, {job._watch(dead[1].pid) or 0: dead[1].pid}, {}
+    job._line, job._woken, job._end = Heard(job._desk), socket.socket(), -1
+    job._look(0)
+    assert job._desk.status == 70
+    assert (job._lost(255), capfd.readouterr().err) == (
+        137, f"[launcher] hydra_pmi_proxy (process {dead[1].pid}) died, and all workers have ended with it\n")
+    job._woken.close()
+    for process in dead:
+        process.wait()
+
+
+class Heard(Line):
+    """A line at which a worker has just said that it misses another."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def work(self) -> list[dict[str, object]]:
+        """What has arrived."""
+        assert self.desk is not None
+        self.desk.take({"rank": 0, "size": 2, "of": 2, "status": 70, "weak": True, "dead": [1], "wait": 5.0,
+                        "text": "worker 1 died"}, None, 0.0)
+        return []
+
+
+ADOPTED = """
+from refdist.backends.mpi.supervisor import Supervisor
+print(Supervisor()._who["proxy"])
+"""
+
+
 def with_dead_supervisors(signals: list[int], order: Sequence[int] = ()) -> tuple[_Launch, list[subprocess.Popen[str]]]:
     """A job whose supervisors have ended in some order, by these signals (0 for by themselves), and these processes."""
     dead = [subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"], text=True,
@@ -733,8 +789,8 @@ def with_dead_supervisors(signals: list[int], order: Sequence[int] = ()) -> tupl
     job._desk, job._cause, job._is_proxy, job._told, job._orphans = Desk(), "", False, False, False
     job._waiting, job._opened, job._killed, job._kill_at = select.epoll(), [], False, 0.0
     job._supervisors = {job._watch(process.pid) or 0: rank for rank, process in enumerate(dead)}
-    job._desk.states = {rank: {"rank": rank, "of": len(dead), "supervisor": process.pid, "state": "joined", "proxy": 7}
-                        for rank, process in enumerate(dead)}
+    job._desk.states = {rank: {"rank": rank, "of": len(dead), "size": len(dead), "supervisor": process.pid, "proxy": 7,
+                               "state": "joined", "joined": True} for rank, process in enumerate(dead)}
     for rank in order or range(len(dead)):
         process, number = dead[rank], signals[rank]
         assert process.stdin is not None and process.stdout is not None
@@ -895,8 +951,8 @@ from refdist.backends.mpi import supervised, supervisor
 fork = os.fork
 def forked():
     child = fork()
-    if child:
-        os.kill(os.getpid(), signal.SIGTERM)
+    if child or sys.argv[2] == "SIGINT":  # which a terminal sends to both
+        os.kill(os.getpid(), signal.Signals[sys.argv[2]])
     return child
 os.fork = forked
 if sys.argv[1] == "launch":
@@ -908,10 +964,12 @@ signal.pause()
 """
 
 
-@pytest.mark.parametrize("way", ["launch", "plain"])
-def test_a_signal_that_comes_when_the_worker_is_started_is_passed_on(way: str) -> None:
-    run = subprocess.run([sys.executable, "-c", FORKS, way], cwd=ROOT, capture_output=True, text=True, timeout=HANG)
-    assert (run.returncode, run.stderr) == (143, "[worker 0] ended by SIGTERM, which the launcher passed on\n")
+@pytest.mark.parametrize(("way", "name"), [("launch", "SIGTERM"), ("plain", "SIGTERM"), ("launch", "SIGINT")])
+def test_a_signal_that_comes_when_the_worker_is_started_is_passed_on(way: str, name: str) -> None:
+    run = subprocess.run([sys.executable, "-c", FORKS, way, name], cwd=ROOT, capture_output=True, text=True,
+                         timeout=HANG)
+    assert (run.returncode, run.stderr) == (
+        128 + signal.Signals[name], f"[worker 0] ended by {name}, which the launcher passed on\n")
 
 
 def test_a_signal_that_comes_two_ways_interrupts_once(monkeypatch: pytest.MonkeyPatch) -> None:

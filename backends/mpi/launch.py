@@ -181,6 +181,8 @@ def _has_left(process: processes.Facts) -> bool:
 
 
 class _Launch:
+    _failed_before = False  # whether a worker had failed when Linux was asked for the last time
+
     def __init__(self, size: int, where: Sequence[hosts.Host], command: list[str], key: str,
                  woken: socket.socket) -> None:
         self._size = size
@@ -269,6 +271,7 @@ class _Launch:
     def _look(self, seconds: float) -> None:
         events = self._waiting.poll(seconds)
         dying = self._dying(events)
+        self._failed_before = bool(self._desk.status)
         self._line.work()  # what supervisors have said before they ended
         for rank in dying:
             self._supervisor_died(self._desk.states[rank], is_first=True)
@@ -287,6 +290,7 @@ class _Launch:
             elif descriptor in self._proxies:
                 self._waiting.unregister(descriptor)
                 self._proxy_died(self._proxies.pop(descriptor))
+        self._failed_before = bool(self._desk.status)
 
     def _found(self, state: Message) -> None:
         # A supervisor has said that it is there; what is dead by now has died before what was not read yet.
@@ -362,7 +366,7 @@ class _Launch:
         if state["state"] != "ended" and state["proxy"] != os.getpid():
             if is_first and not self._cause:
                 self._desk.has_failed()
-            self._blame(f"the supervisor of {task(state)} (process {state['supervisor']}) was killed", is_first)
+            self._blame(f"the supervisor of {task(state)} (process {state['supervisor']}) was killed")
 
     def _is_one_host(self) -> bool:
         # Workers of other hosts do not tell this one that they have started.
@@ -411,9 +415,10 @@ class _Launch:
         self._is_proxy = self._is_proxy or not self._cause
         self._blame(cause)
 
-    def _blame(self, cause: str, is_first: bool = False) -> None:
-        # What was seen first is the cause though workers that miss another one have said so meanwhile.
-        if not self._cause and (is_first or not self._desk.status) and not self._over:
+    def _blame(self, cause: str) -> None:
+        # What Linux has reported by then is the cause, though workers that miss another one have said so meanwhile:
+        # they do not end before they have an answer.
+        if not self._cause and not self._failed_before and not self._desk.cause and not self._over:
             self._cause = cause
 
     def _watch(self, pid: int) -> int | None:

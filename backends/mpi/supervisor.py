@@ -93,7 +93,8 @@ class Supervisor:
         self._line = Line(desk or desk_of(os.getppid() if self._above else os.getpid()), self._write)
         self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
         self._who: Message = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
-                     "proxy": next(iter(self._above), 0) if self._pmi >= 0 else 0}
+                     # Or what has adopted this process, where that has died by now.
+                     "proxy": os.getppid() if self._pmi >= 0 else 0}
         self._memory = self._folder = ""  # what MPI's files in shared memory are called; that of UCX, in a folder
         # A file that MPICH's launcher leaves when a job is aborted; the folder that OpenMPI's leaves when it is killed.
         self._topology = "" if self._pmi >= 0 else os.environ.get(_FOLDER_VARIABLE, "")
@@ -127,8 +128,12 @@ class Supervisor:
         self._known = 0  # that of the job, as far as the desk has told
         self._elsewhere = 0  # that of the job, as the supervisor of a worker says that is lost
 
-    def fork(self) -> int:
-        """Starts the worker: returns its process, or 0 in the worker.  Signals wait until `watch` passes them on."""
+    def fork(self, *numbers: int) -> int:
+        """Starts the worker: returns its process, or 0 in the worker.  Signals wait until `watch` passes them on.
+
+        Args:
+            *numbers: signals that the worker ignores from its beginning.
+        """
         parent = os.getpid()
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
@@ -138,6 +143,8 @@ class Supervisor:
         if child == 0:
             if ignored:
                 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            for number in numbers:
+                signal.signal(number, signal.SIG_IGN)
             processes.die_with(parent, signal.SIGKILL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         return child
@@ -580,14 +587,13 @@ def supervise(command: list[str]) -> NoReturn:
         write(prefixed(str(supervisor.task), f"{error.filename} cannot be written: {error.strerror}"))
         os._exit(FAILED)
     words = LastWords(_pass_on if printed is None else printed.pass_on)
-    child = supervisor.fork()
+    child = supervisor.fork(signal.SIGINT)  # until there is a strategy (`failure`)
     if child == 0:
         if printed is not None:
             printed.become()
         os.set_inheritable(supervisor.worker(words.become()).fileno(), True)
         if not os.environ.get(TOPOLOGY_VARIABLE):  # only the launcher was meant
             os.environ.pop(TOPOLOGY_VARIABLE, None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a strategy (`failure`)
         try:
             os.execv(command[0], command)
         except OSError as error:
