@@ -656,6 +656,30 @@ def test_a_checkpoint_fills_a_model_when_it_is_built(tf: Any, tmp_path: Path) ->
 
 
 @needs_keras
+@pytest.mark.parametrize("name", ["Adam", "SGD of the program's own"])
+def test_a_checkpoint_fills_an_optimizer_when_it_is_built(tf: Any, tmp_path: Path, name: str) -> None:
+    class Own(tf.keras.optimizers.SGD):  # type: ignore[misc]
+        def build(self, variables: Any) -> None:
+            super().build(variables)
+            self.momentum = 0.5
+
+    def steps(path: str, is_built: bool) -> tuple[list[float], Any]:
+        variable = tf.keras.Variable([1.0, 2.0])
+        optimizer = tf.keras.optimizers.Adam(0.1) if name == "Adam" else Own(0.1, momentum=0.5)
+        if is_built:
+            optimizer.build([variable])
+        checkpoint = tf.train.Checkpoint(optimizer=optimizer)
+        if path:
+            checkpoint.restore(path)
+        for gradient in ([1.0, -2.0], [0.5, 0.25]):
+            optimizer.apply_gradients([(tf.constant(gradient), variable)])
+        return [value for slot in optimizer.variables for value in np.ravel(slot.numpy())], checkpoint
+
+    saved = steps("", True)[1].save(str(tmp_path / "optimizer"))
+    assert steps(saved, False)[0] == steps(saved, True)[0] != steps("", True)[0]
+
+
+@needs_keras
 def test_texts_are_looked_up_in_a_vocabulary(tf: Any) -> None:
     layer = tf.keras.layers.StringLookup(vocabulary=["a", "b"])
     assert layer([["b", "z"]]).numpy().tolist() == [[2, 0]] and layer.get_vocabulary() == ["[UNK]", "a", "b"]

@@ -57,7 +57,12 @@ def connect(keras: Any) -> None:
     for kind in (keras.Layer, keras.Metric, keras.Optimizer):
         kind._checkpoint_items = _items
     keras.Layer._post_build = _then_take_up(keras.Layer._post_build)
-    keras.Optimizer.build = _then_take_up(keras.Optimizer.build)
+    # Most optimizers make their slots after what all have in common.
+    optimizers = [keras.Optimizer]
+    for kind in optimizers:
+        optimizers += kind.__subclasses__()
+        _wrap_build(kind)
+    keras.Optimizer.__init_subclass__ = classmethod(_wrap_build)
 
 
 def _items(self: Any) -> dict[str, object]:
@@ -68,6 +73,11 @@ def _items(self: Any) -> dict[str, object]:
     if getattr(self, "optimizer", None) is not None:
         items["optimizer"] = self.optimizer
     return items
+
+
+def _wrap_build(kind: Any, /, **options: Any) -> None:
+    if "build" in vars(kind):
+        kind.build = _then_take_up(kind.build)
 
 
 def _then_take_up(build: Callable[..., None]) -> Callable[..., None]:
