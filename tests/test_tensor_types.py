@@ -213,7 +213,7 @@ def test_what_only_looks_like_the_same_or_a_mean_is_left_alone() -> None:
         own, shared = models[replica().replica_id_in_sync_group], models[4]
         everything = replica().all_gather(x, axis=0)
         loss = F.mse_loss(shared(x)[:, 0], x[:, 0], reduction="sum") / 5
-        loss = loss + 0.01 * shared.weight.square().sum() / replica().num_replicas_in_sync
+        loss = loss + 0.0025 * shared.weight.square().sum()  # the replica's share
         count, hits = torch.zeros(()), torch.zeros(2)
         for i in range(len(x)):
             count += 1
