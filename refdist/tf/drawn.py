@@ -114,7 +114,7 @@ def shuffle(value: Any, seed: Any) -> Any:
     for place in range(count - 1):
         other = place + int(words[place]) % (count - place)
         order[place], order[other] = order[other], order[place]
-    return value[order]
+    return value[np.array(order)]
 
 
 def categorical(logits: Any, count: int, seed: Any) -> Any:
