@@ -317,7 +317,7 @@ class Answers(Target):
             if whole is self.hello:
                 shown = [str(text) for text in protocol.read_implementation(message)[:2]]
             else:
-                reply = session._reply(message, program(self.case), "")
+                reply = session.read_reply(message, program(self.case), "")
                 shown = [reply.message]
                 if not reply.outcome:
                     verdict = judge(self.case, reply.answers)
