@@ -280,7 +280,7 @@ def test_every_name_is_the_kind_of_thing_it_is_in_tensorflow() -> None:
     scopes = ("device", "variable_creator_scope")
     assert all(hasattr(lookup(name), "__enter__") for name in scopes)
     there = {name: entry["kind"] for name, entry in ENTRIES.items() if exists(name) and name not in scopes}
-    wanted = {name: {"attribute": "property"}.get(kind, kind) for name, kind in there.items()}
+    wanted = {name: {"attribute": "property"}.get(what, what) for name, what in there.items()}
     assert len(wanted) > 500 and {name: kind(lookup(name)) for name in wanted} == wanted
 
 
