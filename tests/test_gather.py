@@ -282,8 +282,8 @@ def test_n_shells_are_one_job(cluster: dict[str, int], script: Path) -> None:
     jobs = [(job, i) for job, count in cluster.items() for i in range(count)]
     # The first one comes last.
     shells = [shell(script, addresses, job, i, REFDIST_TEST_RUN=run) for job, i in reversed(jobs)]
-    printed = [shell.communicate(timeout=HANG) for shell in shells]
-    assert [shell.returncode for shell in shells] == [0] * len(jobs), printed
+    printed = [process.communicate(timeout=HANG) for process in shells]
+    assert [process.returncode for process in shells] == [0] * len(jobs), printed
     assert printed == [(f"{job} {i} {len(jobs):.1f} {len(jobs)}\n", "") for job, i in reversed(jobs)]
     assert left_of(run) == []
 
@@ -294,8 +294,8 @@ def test_a_lost_worker_is_named_in_each_shell(script: Path) -> None:
     run = uuid.uuid4().hex
     cluster = {"worker": [f"localhost:{20000 + int(run[:4], 16) % 30000}", "localhost:1"]}
     shells = [shell(script, cluster, "worker", i, "--kill", REFDIST_TEST_RUN=run) for i in range(2)]
-    printed = [shell.communicate(timeout=HANG)[1] for shell in shells]
-    assert [shell.returncode for shell in shells] == [70, 137], printed
+    printed = [process.communicate(timeout=HANG)[1] for process in shells]
+    assert [process.returncode for process in shells] == [70, 137], printed
     assert "worker 1 died" in printed[0] and printed[1] == "[worker 1] was killed by SIGKILL\n"
     assert left_of(run) == []
 
@@ -311,8 +311,8 @@ def test_shells_on_several_hosts_are_one_job(script: Path, tmp_path: Path) -> No
         cluster = {"worker": [f"{name}:12345" for name in hosts.names]}
         shells = [shell(script, cluster, "worker", i, before=hosts.inside(name), REFDIST_TOKEN="secret", **OFI)
                   for i, name in enumerate(hosts.names)]
-        printed = [shell.communicate(timeout=HANG) for shell in shells]
-        assert [shell.returncode for shell in shells] == [0, 0], printed
+        printed = [process.communicate(timeout=HANG) for process in shells]
+        assert [process.returncode for process in shells] == [0, 0], printed
         assert [out for out, _ in printed] == [f"worker {i} 2.0 2\n" for i in range(2)]
     finally:
         hosts.remove()
