@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -73,6 +74,11 @@ def test_a_worker_is_named_that_a_signal_without_a_name_has_killed() -> None:
         168, "[worker 0] was killed by signal 40 before it joined the others\n")
 
 
+def without_source(printed: str) -> str:
+    """Without the lines of a `-c` program in a traceback, which Python 3.13 shows and others do not."""
+    return re.sub(r"(?m)^(\[worker 0\] )?    .*\n", "", printed)
+
+
 ENDS_EARLY = "[worker 0] ended with exit status 1 before it joined the others\n"
 
 
@@ -87,7 +93,7 @@ ENDS_EARLY = "[worker 0] ended with exit status 1 before it joined the others\n"
     ("import sys; sys.exit('usage: with a file')", "usage: with a file\n" + ENDS_EARLY)])
 def test_the_traceback_of_a_worker_without_a_strategy_is_part_of_its_report(script: str, says: str) -> None:
     done = supervise(script)
-    assert (done.returncode, done.stderr) == (1, says)
+    assert (done.returncode, without_source(done.stderr)) == (1, without_source(says))
 
 
 GOES_ON = """
@@ -105,7 +111,7 @@ OF_MAY = ('Traceback (most recent call last):\n  File "<string>", line 4, in <mo
     ("", 0, ""), ("os.kill(os.getpid(), 9)", 137, "[worker 0] was killed by SIGKILL before it joined the others\n")])
 def test_a_traceback_with_which_nothing_ends_is_passed_on(ends: str, status: int, more: str) -> None:
     done = supervise(GOES_ON + ends)
-    assert (done.returncode, done.stderr) == (status, OF_MAY + more)
+    assert (done.returncode, without_source(done.stderr)) == (status, OF_MAY + more)
 
 
 def test_a_traceback_is_passed_on_when_a_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
