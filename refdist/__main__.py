@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
         if count is not None and count < 1:
             parser.error(f"--{name.replace('_', '-')} is {count}; write 1 or more")
     # Not for a launch, which needs no NumPy; and while an interrupt still ends this process without a traceback.
-    from refdist.insight import explorer  # noqa: F401
+    from refdist.insight import explorer
     from refdist.tf import programs
     from refdist.tf.stand_in import install
 
@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.tensorflow:
             install()
         if "budget" in options:
-            return _explore(options, script)
+            return _explore(options, script, explorer.replay)
         with refdist.insight.record_to(options.record) if options.record else nullcontext():
             workers = options.workers
             if workers is None:
@@ -182,15 +182,13 @@ def _show(recording: Path) -> int:
     return 0
 
 
-def _explore(options: argparse.Namespace, script: Callable[[], None]) -> int:
-    from refdist.insight import explorer
-
+def _explore(options: argparse.Namespace, script: Callable[[], None],
+             replay: Callable[..., tuple[bool, str]]) -> int:
     try:
         if options.choices is not None:
             choices = [int(choice) for choice in options.choices.split(",")]
             with refdist.insight.record_to(options.record) if options.record else nullcontext():
-                right, text = explorer.replay(script, choices, faults=options.faults,
-                                              max_staleness=options.max_staleness)
+                right, text = replay(script, choices, faults=options.faults, max_staleness=options.max_staleness)
             print(text)
             return 0 if right else 1
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what a script prints, it prints each time

@@ -488,7 +488,10 @@ def test_no_process_outlives_the_suite(tmp_path: Path, number: signal.Signals, w
         from refdist.conformance.session import tester
         tester({SIMULATED!r}).ask(Program("Mirrored 2", "some.md", None, Code({source!r}, 1), (1,)))"""],
         stderr=subprocess.DEVNULL)
-    with pipe.open("rb", 0) as held:
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb", 0) as held:
+        begun, _, _ = select.select([held], [], [], 60)
+        assert begun, "no process of the example has begun"
+        os.set_blocking(held.fileno(), True)
         assert [held.read(1) for _ in range(processes)] == [b"x"] * processes
         suite.send_signal(number)
         assert suite.wait() != 0

@@ -29,11 +29,11 @@ def verdicts(source: Path, chosen: list[Case]) -> list[Verdict]:
     if source.suffix == ".js" and NODE is None:
         pytest.skip("node is not installed")
     command = [str(NODE) if source.suffix == ".js" else sys.executable, str(source)]
-    one = session.Session(command, question=kept.question)
+    testee = session.Session(command, question=kept.question)
     try:
-        return [one.run(case) for case in chosen]
+        return [testee.run(case) for case in chosen]
     finally:
-        one.close()
+        testee.close()
 
 
 def every(clause: str = "") -> list[Case]:

@@ -326,8 +326,8 @@ class _Launch:
 
     def _look_at_mpiexec(self) -> None:
         # Events that are reported together have no order.  What mpiexec has started dies after it, or while it ends.
-        found = processes.facts(self._mpiexec.pid)
-        if found is not None and found.ends:
+        facts = processes.facts(self._mpiexec.pid)
+        if facts is not None and facts.ends:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._mpiexec.wait(HOLD_SECONDS)
         if (self._mpiexec.poll() or 0) < 0:
@@ -376,9 +376,9 @@ class _Launch:
     def _find_proxies(self, now: float) -> None:
         children = processes.children(self._mpiexec.pid)
         for pid in children:
-            found = processes.facts(pid)
+            facts = processes.facts(pid)
             # It has its name when it has begun its program.
-            if found is not None and found.name == _PROXY:
+            if facts is not None and facts.name == _PROXY:
                 self._found_proxy(pid)
         if any(map(processes.alive, children)) or self._mpiexec.pid in self._stopped:
             self._childless = now

@@ -415,7 +415,7 @@ def lack_of_files(workers: int) -> str:
 
 
 def too_few_files(workers: int) -> str:
-    """What is said where so many workers of this host cannot start with as few files as a process may open; else ""."""
+    """The message where a process may open too few files for so many workers of this host to start; else ""."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _FILES_AT_LEAST + _FILES_AT_LEAST_EACH * workers
     if not workers or most == resource.RLIM_INFINITY or most >= needed:

@@ -26,9 +26,9 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
     warned.hand_over(supervised.warn)
     saved.hand_over(supervised.saved)
     supervised.start()
-    found = launched()
-    if found is not None:
-        failure.end_job_on_exceptions(str(task_of(found.rank, found.size)), os._exit)  # until there is MPI
+    launch = launched()
+    if launch is not None:
+        failure.end_job_on_exceptions(str(task_of(launch.rank, launch.size)), os._exit)  # until there is MPI
     with supervised.limited_start(seconds):
         try:
             import mpi4py

@@ -132,8 +132,8 @@ class MPITransport(ConnectableTransport):
 
     @classmethod
     def group(cls) -> Group | None:
-        found = launched()
-        return None if found is None else Group(found.rank, found.size)
+        launch = launched()
+        return None if launch is None else Group(launch.rank, launch.size)
 
     @classmethod
     def connect(cls, timeout: float | None) -> MPITransport:

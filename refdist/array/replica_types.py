@@ -242,8 +242,8 @@ class Typed(np.ndarray):
         return _reshape(self, shape[0] if len(shape) == 1 else shape, **options)
 
     def squeeze(self, axis: Any = None) -> Any:
-        found = self.view(np.ndarray).squeeze(axis)
-        return typed(found, reshaped(self, found.shape))
+        squeezed = self.view(np.ndarray).squeeze(axis)
+        return typed(squeezed, reshaped(self, squeezed.shape))
 
     def ravel(self, order: Any = "C") -> Any:
         return _reshape(self, -1, order=order)

@@ -215,7 +215,7 @@ def per_worker_datasets(given: object, workers: int) -> list[Any]:
 
 
 def on_worker(worker: int, dataset_fn: Callable[[], object]) -> object:
-    """Calls `dataset_fn` for a worker, which it can ask for with `experimental_get_current_worker_index`.
+    """Calls `dataset_fn`; in it, `experimental_get_current_worker_index` returns the number of this worker.
 
     Raises:
         RD34: it makes a variable.

@@ -17,7 +17,7 @@ _PYTHONS = ("warnings", "_py_warnings")
 
 
 def hand_over(take: Callable[[str], object]) -> Callable[[], None]:
-    """Gives the text that Python would print for a warning to `take` instead; returns a function that ends this."""
+    """Hands the text of each warning to `take`, in place of printing it; returns a function that undoes this."""
     before = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,

@@ -40,20 +40,14 @@ PREDICTIONS = 10  # the most runs that confirm predicted schedules
 NO_OPTION = "there is no such option"
 KEPT = 5  # the most findings that are reported, each of another kind
 
-# The values of `faults`.
+# What `faults` can be, and how a report says what was lost in further runs.
 FAULTS = {
-    "any worker, once": Faults(workers=1),
-    "any two workers, once each": Faults(workers=2),
-    "any return, once": Faults(returns=1),
-    "any parameter server, once": Faults(servers=1),
-    "any checkpoint, once": Faults(kills=1),
-}
-# What is lost in the further runs, for the report.
-LOST = {
-    "any worker, once": "workers lost, each before an access of its function,",
-    "any two workers, once each": "workers lost, each before an access of its function,",
-    "any return, once": "workers lost, each before its function returns,",
-    "any parameter server, once": "a parameter server lost, before each access to a variable of it,",
+    "any worker, once": (Faults(workers=1), "workers lost, each before an access of its function,"),
+    "any two workers, once each": (Faults(workers=2), "workers lost, each before an access of its function,"),
+    "any return, once": (Faults(returns=1), "workers lost, each before its function returns,"),
+    "any parameter server, once": (
+        Faults(servers=1), "a parameter server lost, before each access to a variable of it,"),
+    "any checkpoint, once": (Faults(kills=1), ""),
 }
 KNOWN = "the files are as after another kill"
 
@@ -194,7 +188,7 @@ class _Explorer:
         self._program = program
         self._check = check
         self._faulty = faults
-        self._possible = FAULTS.get(faults or "", NO_FAULTS)
+        self._possible, self._lost = FAULTS.get(faults or "", (NO_FAULTS, ""))
         self._losses = self._possible.workers + self._possible.returns + self._possible.servers  # at most, in a run
         self._bound = bound
         self._budget = _seconds(budget)
@@ -212,7 +206,7 @@ class _Explorer:
 
     def explore(self) -> Report:
         """Explores the program; an interrupt ends this, and the report has what is known by then."""
-        report = Report(self._asked(), LOST.get(self._faulty or "", ""))
+        report = Report(self._asked(), self._lost)
         trials: list[_Trial] = []
         try:
             trials.append(self.attempt(_quiet))

@@ -488,7 +488,7 @@ KIND_CLASS: dict[Kind, Any] = {
     Kind.AGGREGATING: AggregatingVariable}
 
 
-# Attributes, because every write reads them several times, and properties are slower.
+# They are attributes: every write reads them several times, and properties are slower.
 def _hold(variable: DistributedVariable | AggregatingVariable, copies: Sequence[ResourceVariable],
           aggregation: VariableAggregation) -> None:
     primary = copies[0]

@@ -281,11 +281,11 @@ def array(value, dtype=None):
     if isinstance(value, ndarray):
         return value.astype(value.dtype if dtype is None else dtype)
     host = np.array(value, dtype)
-    made = empty(host.shape, host.dtype)
-    made._a[...] = host if host.ndim or host != 0 else 0  # CuPy's scalars are filled: of -0.0, zero bytes are left
+    copy = empty(host.shape, host.dtype)
+    copy._a[...] = host if host.ndim or host != 0 else 0  # CuPy's scalars are filled: of -0.0, zero bytes are left
     cuda.log.append("to device")
-    cuda.operate([], [made])
-    return made
+    cuda.operate([], [copy])
+    return copy
 
 
 def ascontiguousarray(value):
