@@ -170,6 +170,8 @@ def test_code_with_pytorch_sees_pytorch_s_dtypes_shapes_and_texts(tf: Any) -> No
     (lambda tf: tf.TensorShape([2]).assert_has_rank(2), "RD04"),
     (lambda tf: tf.TensorShape([2]).assert_same_rank([2, 3]), "RD04"),
     (lambda tf: tf.TensorShape([None]).assert_is_fully_defined(), "RD04"),
+    *((lambda tf, shape=shape: tf.constant(1.0, shape=shape), "RD25.*a shape") for shape in (
+        [-1], [2, None], "ab", [2.5], 2.0, [True])),
 ])
 def test_dtypes_and_shapes_that_cannot_be_are_errors(call: Callable[[Any], Any], text: str) -> None:
     with pytest.raises(refdist.errors.RefdistError, match=text):
@@ -214,6 +216,25 @@ def test_gradients_go_through_control_flow(tf: Any) -> None:
 def test_control_flow_that_cannot_be_is_an_error(tf: Any, call: Callable[[Any], Any], text: str) -> None:
     with pytest.raises(refdist.errors.RefdistError, match=text):
         call(tf)
+
+
+@needs_keras
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda tf: tf.random.uniform([-1]), "RD25.*a shape"), (lambda tf: tf.random.normal("ab"), "RD25.*a shape"),
+    (lambda tf: tf.random.stateless_normal([2.5], [1, 2]), "RD25.*a shape"),
+    (lambda tf: tf.random.uniform([2], 3, 3, tf.int32), "RD34.*minval"),
+    (lambda tf: tf.random.uniform([2], dtype=tf.int32), "RD34.*maxval"),
+    (lambda tf: tf.random.stateless_uniform([2], [1, 2], 3, 2, tf.int32), "RD34.*minval"),
+    (lambda tf: tf.random.stateless_uniform([2], 1), "RD34.*seed"),
+])
+def test_numbers_that_cannot_be_drawn_take_none_of_the_stream(tf: Any, call: Callable[[Any], Any], text: str) -> None:
+    tf.random.set_seed(1)
+    first, second = (tf.random.uniform([2]).numpy().tolist() for _ in range(2))
+    tf.random.set_seed(1)
+    assert tf.random.uniform([2]).numpy().tolist() == first
+    with pytest.raises(refdist.errors.RefdistError, match=text):
+        call(tf)
+    assert tf.random.uniform([2]).numpy().tolist() == second
 
 
 @needs_keras

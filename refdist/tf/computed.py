@@ -312,12 +312,6 @@ def weighted_loss(labels: Any, logits: Any, weight: Any) -> Any:
                                                 ops.relu(ops.negative(logits)))))
 
 
-def sizes(shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple."""
-    whole = ints(shape)
-    return (whole,) if isinstance(whole, int) else tuple(whole)
-
-
 def norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     """The norm of the whole tensor, or along axes."""
     if order != "euclidean":

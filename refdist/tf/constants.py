@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from refdist import errors
 from refdist.array import backend
 from refdist.tf.dtypes import as_dtype
+from refdist.tf.shapes import sizes
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Any:
@@ -28,21 +30,21 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 
     Raises:
         RD04: more or fewer numbers than the shape has.
-        RD05, RD25, RD34: as `refdist.constant`.
+        RD25: the shape is none.  RD05, RD25, RD34: as `refdist.constant`.
 
     Source: tf.constant.
     """
     if dtype is not None and isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         kind = as_dtype(dtype)
         value = value if kind.name == "string" else np.asarray(value).astype(kind.dtype)
-    made = backend.constant(value, dtype)
-    if shape is None:
-        return made
-    sizes = tuple(map(int, shape))
-    count, wanted = int(np.prod(tuple(made.shape))), int(np.prod(sizes))
+    wanted = None if shape is None else sizes(shape)
+    array = backend.constant(value, dtype)
+    if wanted is None:
+        return array
+    count, room = math.prod(array.shape), math.prod(wanted)
     if count == 1:
-        return backend.constant(np.broadcast_to(np.asarray(made).reshape(()), sizes).copy())
-    if count != wanted:
-        raise errors.error("RD04", "tf.constant", f"the value has {count} numbers, and the shape {sizes} {wanted}",
+        return backend.constant(np.broadcast_to(np.asarray(array).reshape(()), wanted).copy())
+    if count != room:
+        raise errors.error("RD04", "tf.constant", f"the value has {count} numbers, and the shape {wanted} {room}",
                            "Pass as many, or a single one.", kind=errors.InvalidTypeError)
-    return made.reshape(sizes)
+    return array.reshape(wanted)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -73,35 +74,34 @@ def _stream(operation: str, counters: int, seed: Any, dtype: str) -> tuple[int, 
     return key, before + (second << 64)
 
 
-def _floats(shape: Any, seed: Any, dtype: str, draw: Any) -> Any:
-    sizes = _sizes(shape)
-    count = math.prod(sizes)
+def _floats(shape: Sequence[int], seed: Any, dtype: str, draw: Any) -> Any:
+    count = math.prod(shape)
     wide = np.dtype("float32" if dtype == "bfloat16" else dtype)
     place = _stream(draw.__name__, count * philox.RESERVED, seed, dtype)
-    return tensor(draw(*place, count, wide).reshape(sizes), dtype)
+    return tensor(draw(*place, count, wide).reshape(shape), dtype)
 
 
-def uniform(shape: Any, low: Any, high: Any, dtype: Any, seed: Any) -> Any:
-    """Numbers from low, and below high."""
+def uniform(shape: Sequence[int], low: Any, high: Any, dtype: Any, seed: Any) -> Any:
+    """Numbers from low, and below high.
+
+    Raises:
+        RD34: integers without a bound above, or with one that is not above low.
+    """
     if not dtype.startswith("int"):
         return _floats(shape, seed, dtype, philox.uniform) * ((1 if high is None else high) - low) + low
-    if high is None:
-        raise errors.error("RD34", "tf.random.uniform", f"dtype is {dtype}, and maxval is None", "Pass maxval.")
-    sizes = _sizes(shape)
-    count = math.prod(sizes)
+    stateless.require_bounds(low, high, dtype, "tf.random.uniform")
+    count = math.prod(shape)
     place = _stream("integers", count * philox.RESERVED, seed, dtype)
     words = philox.bits(*place, count, np.dtype(dtype).itemsize)
-    kind = words.dtype.type
-    numbers = words % kind(int(high) - int(low)) + kind(int(low) % 2**(8 * words.dtype.itemsize))
-    return tensor(numbers.view(dtype).reshape(sizes), dtype)
+    return tensor(stateless.between(words, low, high).view(dtype).reshape(shape), dtype)
 
 
-def normal(shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any) -> Any:
+def normal(shape: Sequence[int], mean: Any, stddev: Any, dtype: Any, seed: Any) -> Any:
     """Numbers of a normal distribution."""
     return _floats(shape, seed, dtype, philox.normal) * stddev + mean
 
 
-def truncated_normal(shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any) -> Any:
+def truncated_normal(shape: Sequence[int], mean: Any, stddev: Any, dtype: Any, seed: Any) -> Any:
     """Numbers of a normal distribution that are at most two standard deviations from the mean."""
     return _floats(shape, seed, dtype, philox.truncated_normal) * stddev + mean
 
@@ -122,7 +122,3 @@ def categorical(logits: Any, count: int, seed: Any) -> Any:
     # A row takes numbers of two words in groups of four.
     counters = 8 * len(logits) * -(-count // 4) * philox.RESERVED
     return stateless.chosen(logits, count, *_stream("categorical", counters, seed, ""))
-
-
-def _sizes(shape: Any) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from refdist import errors
 from refdist.array.convert import HoldsArray
 from refdist.tf import tensors
+from refdist.tf.shapes import sizes
 
 _TABLE = """
 # Arithmetic.
@@ -246,11 +247,11 @@ nn.sparse_softmax_cross_entropy_with_logits (labels, logits) : sparse_loss(T(lab
 # Random numbers; a generator of `tf.random.Generator` has a stream for each replica, these have not.
 random.set_seed (seed) : random.set_seed(seed)
 random.uniform (shape, minval=0, maxval=None, dtype="float32", seed=None) :
-    random.uniform(ints(shape), minval, maxval, D(dtype), seed)
+    random.uniform(sizes(shape), minval, maxval, D(dtype), seed)
 random.normal (shape, mean=0.0, stddev=1.0, dtype="float32", seed=None) :
-    random.normal(ints(shape), mean, stddev, D(dtype), seed)
+    random.normal(sizes(shape), mean, stddev, D(dtype), seed)
 random.truncated_normal (shape, mean=0.0, stddev=1.0, dtype="float32", seed=None) :
-    random.truncated_normal(ints(shape), mean, stddev, D(dtype), seed)
+    random.truncated_normal(sizes(shape), mean, stddev, D(dtype), seed)
 random.shuffle (value, seed=None) : random.shuffle(T(value), seed)
 random.categorical (logits, num_samples, dtype=None, seed=None) :
     ops.cast(random.categorical(T(logits), int(num_samples), seed), D(dtype or "int64"))
@@ -419,5 +420,5 @@ def _scope() -> dict[str, Any]:
 
     library = tensors.keras()
     return {**vars(computed), "T": tensors.tensor, "ops": library.ops, "random": drawn, "stateless": stateless,
-            "flow": flow, "pixels": images, "errors": errors, "functools": functools, "math": math, "time": time,
-            "holds_array": lambda value: isinstance(value, HoldsArray)}
+            "flow": flow, "pixels": images, "sizes": sizes, "errors": errors, "functools": functools, "math": math,
+            "time": time, "holds_array": lambda value: isinstance(value, HoldsArray)}

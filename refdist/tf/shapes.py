@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from refdist import errors
+from refdist.core.integers import as_integer
+
+
+def sizes(shape: Any) -> tuple[int, ...]:
+    """The lengths of a shape that is all known; a single int is a shape of one dimension.
+
+    Raises:
+        RD25: it is none.
+    """
+    whole = as_integer(shape)
+    given = [whole] if whole is not None else [*map(as_integer, shape)] if isinstance(shape, Iterable) else [None]
+    known = tuple(size for size in given if size is not None and size >= 0)
+    if len(known) != len(given):
+        raise errors.error("RD25", "a shape", f"got {shape!r}", "Pass a tuple of ints of 0 or more.")
+    return known
 
 
 class TensorShape(tuple[int | None, ...]):

@@ -73,12 +73,25 @@ def uniform(shape: Sequence[int], seed: Any, low: Any, high: Any, dtype: str) ->
     words = philox.bits(*stream(seed, attempted), math.prod(shape), np.dtype(dtype).itemsize)
     if low is None and high is None:
         return tensor(words.view(dtype).reshape(shape), dtype)
+    require_bounds(low, high, dtype, attempted)
+    return tensor(between(words, low, high).view(dtype).reshape(shape), dtype)
+
+
+def require_bounds(low: Any, high: Any, dtype: str, attempted: str) -> None:
+    """Requires that there are integers from low, and below high.
+
+    Raises:
+        RD34: there are none.
+    """
     if None in (low, high) or not int(low) < int(high):
         raise errors.error("RD34", attempted, f"minval is {low} and maxval {high}, for {dtype}",
                            "Pass a minval below maxval.", kind=errors.InvalidArgumentError)
+
+
+def between(words: Any, low: Any, high: Any) -> Any:
+    """Random bits as integers from low, and below high, of as many bits."""
     kind = words.dtype.type
-    numbers = words % kind(int(high) - int(low)) + kind(int(low) % 2**(8 * words.dtype.itemsize))
-    return tensor(numbers.view(dtype).reshape(shape), dtype)
+    return words % kind(int(high) - int(low)) + kind(int(low) % 2**(8 * words.dtype.itemsize))
 
 
 def categorical(logits: Any, count: int, seed: Any, dtype: str) -> Any:
