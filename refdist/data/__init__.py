@@ -8,7 +8,7 @@ from refdist.data.files import TFRecordWriter
 from refdist.data.iterator import Iterator
 from refdist.data.options import DistributeOptions, Options
 from refdist.data.spec import DatasetSpec
-from refdist.data.transformations import AUTOTUNE
+from refdist.data.threads import AUTOTUNE
 
 __all__ = [
     "AUTOTUNE",

@@ -9,7 +9,7 @@ from refdist.core.rules.options import AutoShardPolicy
 from refdist.data.dataset import Dataset
 from refdist.data.facts import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Reading
 from refdist.data.options import DistributeOptions
-from refdist.data.transformations import AUTOTUNE
+from refdist.data.threads import AUTOTUNE
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "AutoShardPolicy", "DistributeOptions",
            "assert_cardinality", "cardinality"]
@@ -60,7 +60,7 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset
         if count != expected:
             raise _differs(expected, f"only {count}")
 
-    return lambda dataset: dataset._select(counted, expected)
+    return lambda dataset: dataset._after(dataset._pipeline.select(counted, cardinality=expected))
 
 
 def _differs(expected: int, number: str) -> Exception:

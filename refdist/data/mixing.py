@@ -1,12 +1,8 @@
-"""Datasets made of several others: side by side, one after another, drawn at random, or chosen one by one.
-
-Each function returns the arguments of the new `Dataset`: how it is read, its facts, and its options.
-"""
+"""Pipelines made of several others: side by side, one after another, drawn at random, or chosen one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,109 +10,107 @@ import numpy.typing as npt
 from refdist import errors, nest
 from refdist.data import facts, iterators
 from refdist.data.facts import Facts, Reading
-from refdist.data.options import Options, merged
+from refdist.data.pipeline import Pipeline
+from refdist.data.position import Seeds, Source, together
 from refdist.data.spec import TensorSpec, common
 
-if TYPE_CHECKING:
-    from refdist.data.dataset import Dataset
 
-Made = tuple[Callable[[Reading], Iterable[object]], Facts, Options]
-
-
-def side_by_side(structure: object, datasets: list[Dataset]) -> Made:
+def side_by_side(structure: object, pipelines: list[Pipeline]) -> Pipeline:
     """Elements of all datasets in one structure, until the shortest ends."""
-    sizes = {dataset._facts.batch_size for dataset in datasets}
-    known = Facts(facts.zipped([dataset._facts.cardinality for dataset in datasets]),
-                  _spec(datasets, lambda specs: nest.pack_sequence_as(structure, specs)),
-                  sizes.pop() if len(sizes) == 1 else None, all(dataset._facts.static for dataset in datasets),
-                  all(dataset._facts.certain for dataset in datasets), _files(datasets, paired=True))
+    sizes = {pipeline.facts.batch_size for pipeline in pipelines}
+    known = Facts(facts.zipped([pipeline.facts.cardinality for pipeline in pipelines]),
+                  _spec(pipelines, lambda specs: nest.pack_sequence_as(structure, specs)),
+                  sizes.pop() if len(sizes) == 1 else None, all(pipeline.facts.static for pipeline in pipelines),
+                  all(pipeline.facts.certain for pipeline in pipelines), _files(pipelines, paired=True))
 
     def read(reading: Reading) -> Iterator[object]:
-        for parts in zip(*(dataset._read(reading) for dataset in datasets), strict=False):
+        for parts in zip(*(pipeline.read(reading) for pipeline in pipelines), strict=False):
             yield nest.pack_sequence_as(structure, list(parts))
-    return read, known, _options(datasets)
+    return Pipeline(read, known, sources=_sources(pipelines))
 
 
-def one_after_another(datasets: list[Dataset]) -> Made:
+def one_after_another(pipelines: list[Pipeline]) -> Pipeline:
     """The elements of the first dataset, then those of the next.
 
     Raises:
         RD26: elements of another structure or dtype, where that is known.
     """
-    sizes = {dataset._facts.batch_size for dataset in datasets}
+    sizes = {pipeline.facts.batch_size for pipeline in pipelines}
     size = sizes.pop() if len(sizes) == 1 else None
-    known = Facts(facts.concatenated(*(dataset._facts.cardinality for dataset in datasets)),
-                  _spec(datasets, common), size,
-                  size is not None and all(dataset._facts.static for dataset in datasets),
-                  all(dataset._facts.certain for dataset in datasets), _files(datasets))
+    known = Facts(facts.concatenated(*(pipeline.facts.cardinality for pipeline in pipelines)),
+                  _spec(pipelines, common), size,
+                  size is not None and all(pipeline.facts.static for pipeline in pipelines),
+                  all(pipeline.facts.certain for pipeline in pipelines), _files(pipelines))
 
     def read(reading: Reading) -> Iterator[object]:
-        for dataset in datasets:
-            yield from dataset._read(reading)
-    return read, known, _options(datasets)
+        for pipeline in pipelines:
+            yield from pipeline.read(reading)
+    return Pipeline(read, known, sources=_sources(pipelines))
 
 
-def sampled(datasets: list[Dataset], weights: npt.ArrayLike | None, seed_of: Callable[[Reading], int],
-            stop: bool) -> Made:
+def sampled(pipelines: list[Pipeline], weights: npt.ArrayLike | None, seed_of: Seeds,
+            stop: bool) -> Pipeline:
     """Each element is the next one of a dataset drawn at random.
 
     Raises:
         RD25: bad weights.  RD26: elements of another structure or dtype, where that is known.
     """
-    shares = np.ones(len(datasets)) if weights is None else np.asarray(weights)
-    if shares.shape != (len(datasets),) or shares.dtype.kind != "f":
+    shares = np.ones(len(pipelines)) if weights is None else np.asarray(weights)
+    if shares.shape != (len(pipelines),) or shares.dtype.kind != "f":
         raise errors.error("RD34", "Dataset.sample_from_datasets", f"weights is {weights!r}",
-                           f"Pass one float for each dataset ({len(datasets)} in all), or None.")
-    drawn = [(dataset, float(share)) for dataset, share in zip(datasets, shares, strict=True) if share > 0]
+                           f"Pass one float for each dataset ({len(pipelines)} in all), or None.")
+    drawn = [(pipeline, float(share)) for pipeline, share in zip(pipelines, shares, strict=True) if share > 0]
 
     def choices(reading: Reading) -> Iterator[int]:
         return iterators.draw([share for _, share in drawn], seed_of(reading)) if drawn else iter(())
-    read, known, options = _mixed([dataset for dataset, _ in drawn], datasets, choices, stop)
+    mixed = _mixed([pipeline for pipeline, _ in drawn], pipelines, choices, stop)
     if len(drawn) < 2:  # there is nothing to draw
-        known = known._replace(cardinality=sum(dataset._facts.cardinality for dataset, _ in drawn))
-    return read, known, options
+        mixed.facts = mixed.facts._replace(cardinality=sum(pipeline.facts.cardinality for pipeline, _ in drawn))
+    mixed.sources = together([mixed.sources, [seed_of]])
+    return mixed
 
 
-def chosen(datasets: list[Dataset], choice_dataset: Dataset, stop: bool) -> Made:
-    """Each element is the next one of the dataset whose index `choice_dataset` yields.
+def chosen(pipelines: list[Pipeline], indices: Pipeline, stop: bool) -> Pipeline:
+    """Each element is the next one of the dataset whose index `indices` yields.
 
     Raises:
         RD25, RD34: choices that are not int64 scalars.  RD26: elements of another structure or dtype, where that is
             known.
     """
     wanted = TensorSpec((), np.int64)
-    if choice_dataset.element_spec != wanted:
-        raise errors.error("RD25", "Dataset.choose_from_datasets", f"the choices are {choice_dataset.element_spec}",
+    if indices.element_spec != wanted:
+        raise errors.error("RD25", "Dataset.choose_from_datasets", f"the choices are {indices.element_spec}",
                            f"Pass a dataset of {wanted}.")
-    return _mixed(datasets, datasets, choice_dataset._read, stop)
+    mixed = _mixed(pipelines, pipelines, indices.read, stop)
+    mixed.sources = together([mixed.sources, indices.sources])
+    return mixed
 
 
-def _mixed(datasets: list[Dataset], all_of_them: list[Dataset], choices: Callable[[Reading], Iterable[object]],
-           stop: bool) -> Made:
-    counts = [dataset._facts.cardinality for dataset in datasets]
-    known = Facts(facts.mixed(counts), _spec(all_of_them, common),
-                  files=_files(all_of_them))
+def _mixed(pipelines: list[Pipeline], all_of_them: list[Pipeline], choices: Callable[[Reading], Iterable[object]],
+           stop: bool) -> Pipeline:
+    counts = [pipeline.facts.cardinality for pipeline in pipelines]
+    known = Facts(facts.mixed(counts), _spec(all_of_them, common), files=_files(all_of_them))
 
     def read(reading: Reading) -> Iterator[object]:
-        return iterators.chosen([iter(dataset._read(reading)) for dataset in datasets], choices(reading), stop)
-    return read, known, _options(all_of_them)
+        return iterators.chosen([iter(pipeline.read(reading)) for pipeline in pipelines], choices(reading), stop)
+    return Pipeline(read, known, sources=_sources(all_of_them))
 
 
-def _spec(datasets: list[Dataset], change: Callable[[list[object]], object]) -> object:
+def _spec(pipelines: list[Pipeline], change: Callable[[list[object]], object]) -> object:
     # Now if the specs of all are known, else a function that is called when the spec is needed.
-    if any(callable(dataset._facts.spec) for dataset in datasets):
-        return lambda: change([dataset.element_spec for dataset in datasets])
-    return change([dataset._facts.spec for dataset in datasets])
+    if any(callable(pipeline.facts.spec) for pipeline in pipelines):
+        return lambda: change([pipeline.element_spec for pipeline in pipelines])
+    return change([pipeline.facts.spec for pipeline in pipelines])
 
 
-def _files(datasets: list[Dataset], paired: bool = False) -> int | Callable[[], int]:
+def _files(pipelines: list[Pipeline], paired: bool = False) -> int | Callable[[], int]:
     # 0 if one of the datasets does not read files: workers that divide the files would each read all of its rows.  Rows
     # that are paired keep their partners only if all datasets have the same number of files.
     def count() -> int:
-        counts = [dataset._facts.file_count for dataset in datasets]
+        counts = [pipeline.facts.file_count for pipeline in pipelines]
         return 0 if not all(counts) or (paired and len(set(counts)) > 1) else sum(counts)
-    return count if any(callable(dataset._facts.files) for dataset in datasets) else count()
+    return count if any(callable(pipeline.facts.files) for pipeline in pipelines) else count()
 
 
-def _options(datasets: list[Dataset]) -> Options:
-    return merged(dataset.options() for dataset in datasets)
+def _sources(pipelines: list[Pipeline]) -> tuple[Source, ...]:
+    return together(pipeline.sources for pipeline in pipelines)

@@ -8,6 +8,7 @@ have the reader's state (`inherited`), outside of every scope, and keep to thems
 from __future__ import annotations
 
 import itertools
+import os
 import queue
 import threading
 import weakref
@@ -17,12 +18,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from refdist.core import context_stack, inherited
+from refdist.data.elements import count_of
 from refdist.data.iterators import noted
 
+AUTOTUNE = -1
 _END = object()
 _Item = tuple[object, BaseException | None]  # an element; or _END, and the exception that ended the reading
 _T = TypeVar("_T")
 _U = TypeVar("_U")
+
+
+def count_of_calls(method: str, num_parallel_calls: int | None) -> int | None:
+    """How many threads call a function at once; None for no thread."""
+    if num_parallel_calls is None:
+        return None
+    if num_parallel_calls == AUTOTUNE:
+        return os.cpu_count() or 1
+    return count_of(method, "num_parallel_calls", num_parallel_calls, 1)
 
 
 class ReadAhead:

@@ -171,7 +171,7 @@ class DistributedIterator(Iterator):
     def _remark_on_no_step(self) -> None:
         # What `take` and `skip` leave may be nothing: of an epoch that a checkpoint has the end of.
         split = self._dataset._split
-        asked = any(isinstance(pipeline, Dataset) and pipeline._facts.part for pipeline in split.pipelines)
+        asked = any(isinstance(dataset, Dataset) and dataset._pipeline.facts.part for dataset in split.pipelines)
         if not asked and not any(problem.code == "RD45" for problem in split.problems):
             remarks.make("RD45", call_site.that_led_here(), "iterating over a distributed dataset",
                          "it has no element, so there is no step")
@@ -231,7 +231,7 @@ class DistributedDataset:
 
     def _epoch(self) -> int:
         # The steps in one epoch of a dataset that repeats without end; 0 if that is not known.
-        known = [pipeline._facts for pipeline in self._split.pipelines if isinstance(pipeline, Dataset)]
+        known = [dataset._pipeline.facts for dataset in self._split.pipelines if isinstance(dataset, Dataset)]
         return max((facts.epoch for facts in known if facts.cardinality == INFINITE_CARDINALITY), default=0)
 
     def __iter__(self) -> DistributedIterator:
@@ -391,7 +391,7 @@ def check(dataset: object, options: object, attempted: str) -> InputOptions:
             or hasattr(dataset, "__next__"):
         raise errors.error("RD25", attempted, f"got {errors.type_of(dataset)}",
                            "Pass a refdist.data.Dataset, or a list of batches; an iterator can be read only once.")
-    if isinstance(dataset, Dataset) and not callable(dataset._facts.spec):
+    if isinstance(dataset, Dataset) and not callable(dataset._pipeline.facts.spec):
         _check_arrays(dataset.element_spec, attempted)
     return _check_options(options, attempted)
 
@@ -477,9 +477,9 @@ def _on_device(put: Callable[..., object], element: object, device: str) -> Any:
     return nest.map_structure(lambda leaf: leaf if leaf is None else put(leaf, device), element)
 
 
-def _origin(pipeline: object, cuts: bool) -> Origin | None:
+def _origin(dataset: object, cuts: bool) -> Origin | None:
     # A single row that is cut, such as a vector, has no row numbers for its parts.
-    origin = pipeline._origin if isinstance(pipeline, Dataset) else None
+    origin = dataset._pipeline.origin if isinstance(dataset, Dataset) else None
     return None if origin is None or (cuts and origin.single) else origin
 
 

@@ -101,8 +101,8 @@ class Split:
         """The pipelines from their beginning, with a tape for each, or none."""
         readings = [reading._replace(tape=tape, seed=tape.seed)
                     for reading, tape in zip(self.readings, tapes, strict=True)] if tapes else self.readings
-        return [pipeline._read(reading._replace(peek=peek)) if isinstance(pipeline, Dataset) else pipeline
-                for pipeline, reading in zip(self.pipelines, readings, strict=True)]
+        return [dataset._pipeline.read(reading._replace(peek=peek)) if isinstance(dataset, Dataset) else dataset
+                for dataset, reading in zip(self.pipelines, readings, strict=True)]
 
     def steps(self, pipelines: list[Iterable[object]], worker: int) -> Iterator[list[Any]]:
         """The steps of a worker, each a list with the element of every replica of that worker."""
@@ -200,11 +200,11 @@ class _OfBatches(Split):
         return component.with_rows(rows // total if rows is not None and rows % total == 0 else None)
 
 
-def _sources(pipeline: Iterable[object]) -> tuple[position.Source, ...]:
-    if isinstance(pipeline, Dataset):
-        return pipeline._sources
-    return () if isinstance(pipeline, (list, tuple)) else (
-        f"{errors.type_of(pipeline)}, of which nobody knows whether it yields the same again",)
+def _sources(dataset: Iterable[object]) -> tuple[position.Source, ...]:
+    if isinstance(dataset, Dataset):
+        return dataset._pipeline.sources
+    return () if isinstance(dataset, (list, tuple)) else (
+        f"{errors.type_of(dataset)}, of which nobody knows whether it yields the same again",)
 
 
 def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd) -> Split:
@@ -219,7 +219,7 @@ def of_dataset(extended: Extended, dataset: Iterable[object], uneven: UnevenEnd)
     readers, noun = layout.workers * hosts, "worker" if hosts == 1 else "host"
     known, policy = Facts(), AutoShardPolicy.AUTO
     if isinstance(dataset, Dataset):
-        known, policy = dataset._facts, dataset.options().experimental_distribute.auto_shard_policy
+        known, policy = dataset._pipeline.facts, dataset.options().experimental_distribute.auto_shard_policy
     if count > 1:
         _check_rows(known, count)
     # A function is asked for files only if it matters.  The hosts of one worker cannot divide what it opens: each would
@@ -390,7 +390,7 @@ def of_pipelines(extended: Extended, datasets: list[Iterable[object]], feeds: Se
                  uneven: UnevenEnd) -> Split:
     """The split of datasets that a function made; `feeds` has for each replica the index of the one that it reads."""
     layout: Layout = extended.layout
-    first = datasets[0]._facts if isinstance(datasets[0], Dataset) else Facts()
+    first = datasets[0]._pipeline.facts if isinstance(datasets[0], Dataset) else Facts()
     alone = layout.workers == 1
     ends = FULL_BATCHES if first.static and alone else UNEVEN_STEP
     how = "replicas take the next element in turn" if len(datasets) == 1 else (

@@ -155,7 +155,7 @@ def _distributed_dataset(dataset: DistributedDataset) -> str:
     split, source = dataset._split, dataset._split.pipelines[0]
     title = f"{type(dataset).__name__} of a {type(dataset._strategy).__name__}"
     facts = []
-    if isinstance(source, Dataset) and not callable(source._facts.spec):
+    if isinstance(source, Dataset) and not callable(source._pipeline.facts.spec):
         facts.append(("elements", f"{split.spec(source.element_spec)} on each replica"))
     # Draws the rows only if no function of the program has to be called for it.
     if all(origin is not None and not origin.calls for origin in dataset._origins()):
