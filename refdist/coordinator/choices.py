@@ -64,8 +64,16 @@ class Scheduler(ABC):
             access: the access; None if the coordinator has scheduled a function instead.
         """
 
+    def queueing(self, cluster: Cluster) -> bool:
+        """Called before the coordinator puts a function into the queue; whether `choose` is asked who goes on first.
+
+        Args:
+            cluster: where it happens.
+        """
+        return False
+
     def returning(self, cluster: Cluster, worker: int) -> None:  # noqa: B027
-        """The function on a worker has made its last access; `choose` is asked whether the worker is lost now.
+        """The function on a worker has made its last access; `choose` is asked who goes on, or whether it is lost now.
 
         Args:
             cluster: where it happens.

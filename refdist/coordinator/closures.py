@@ -32,13 +32,14 @@ class Closure:
         number: among those of the coordinator, from 1.
         done, value, error: what came of it.
         worker: the simulated one that carries it out, while it does.
+        returns: whether it has made its last access.
         fate: why it was stopped: CANCELLED, LOST, or "".
         turn: what it waits for when another strand has the turn.
         asker: who goes on when it has been stopped; None where it goes on to the next choice.
     """
 
-    __slots__ = ("asker", "call", "done", "error", "fate", "made", "name", "number", "snapshot", "turn", "value",
-                 "worker")
+    __slots__ = ("asker", "call", "done", "error", "fate", "made", "name", "number", "returns", "snapshot", "turn",
+                 "value", "worker")
 
     def __init__(self, call: Callable[[int], object] | bytes, name: str, frame: context_stack.Frame,
                  made: Place | None) -> None:
@@ -52,6 +53,7 @@ class Closure:
         self.value: Any = None
         self.error: BaseException | None = None
         self.worker: Worker | None = None
+        self.returns = False
         self.fate = ""
         self.turn = Turn()
         self.asker: Turn | None = None

@@ -109,6 +109,10 @@ class Cluster(Functions):
         disturbed("the program asks `done()`, whose answer is no access")
         self._let_others(_always)
 
+    def scheduling(self) -> None:
+        if current.value is not None and current.value.queueing(self):
+            self._switch(None)
+
     def scheduled(self) -> None:
         self.pause()
 
@@ -170,8 +174,11 @@ class Cluster(Functions):
         if current.value is not None:
             current.value.visit(self, None if worker is None else worker.number, access)
         self._in_a_row += 1
-        if current.value is None and self._in_a_row < PATIENCE:
-            return
+        if current.value is not None or self._in_a_row >= PATIENCE:
+            self._switch(closure)
+
+    def _switch(self, closure: Closure | None) -> None:
+        worker = None if closure is None else closure.worker
         first = Option(COORDINATOR) if worker is None else Option(GO_ON, worker.number)
         option = self._chosen((first,))
         if closure is not None and closure.fate:
@@ -200,8 +207,14 @@ class Cluster(Functions):
         if self._tired:
             options.sort(key=lambda option: self._tired.index(option) + 1 if option in self._tired else 0)
         if options:
-            options += [Option(LOSE, str(fault)) for fault in self._faults if fault.left is None and not fault.done]
+            options += [Option(LOSE, str(fault)) for fault in self._faults if self._may_strike(fault)]
         return options
+
+    def _may_strike(self, fault: Fault) -> bool:
+        if fault.left is not None or not fault.done:
+            return fault.left is None
+        closure = self._workers[fault.task[1]].closure
+        return closure is not None and closure.returns
 
     def _chosen(self, first: Sequence[Option]) -> Option | None:
         while True:
@@ -253,7 +266,7 @@ class Cluster(Functions):
         try:
             value = closure.snapshot.call(carried_out, call, closure.name, closure.number, number)
             if not closure.fate:
-                self._before_it_returns(number)
+                self._before_it_returns(closure)
             if not closure.fate:
                 closure.finish(value, None)
         except Stopped:
@@ -278,15 +291,14 @@ class Cluster(Functions):
         finally:
             _mine.closure = here.worker = None
 
-    def _before_it_returns(self, worker: int) -> None:
+    def _before_it_returns(self, closure: Closure) -> None:
         """The function has made its last access; where the choices say so, the coordinator never hears of it."""
-        fault = next((fault for fault in self._faults if fault.done and fault.task == ("worker", worker)), None)
-        if fault is None or current.value is None:
-            return
-        current.value.returning(self, worker)
-        options = [Option(GO_ON, worker), Option(LOSE, str(fault))]
-        if options[current.value.choose(options, self)].action == LOSE:
-            self.lose(fault.task, fault.returns)
+        worker = closure.worker
+        if worker is not None and current.value is not None and any(
+                fault.done and fault.task == ("worker", worker.number) for fault in self._faults):
+            closure.returns = True
+            current.value.returning(self, worker.number)
+            self._switch(closure)
 
     def _next(self) -> Job | None:
         if self._interrupted:

@@ -114,6 +114,7 @@ class ClusterCoordinator:
             cluster.check(attempted)
             if len(cluster.queue) >= QUEUE_LIMIT:
                 cluster.wait(lambda: len(cluster.queue) < QUEUE_LIMIT or cluster.error is not None, attempted)
+            cluster.scheduling()
             cluster.count += 1
             closure.number = cluster.count
             if journal.recording.value is not None:

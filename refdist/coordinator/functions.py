@@ -88,6 +88,9 @@ class Functions(ABC):
     def step(self) -> None:
         """Carries out one step of a function, if any can go on."""
 
+    def scheduling(self) -> None:  # noqa: B027 - only simulated workers let others go on here
+        """Called before there is one more function in the queue."""
+
     @abstractmethod
     def scheduled(self) -> None:
         """Called when there is one more function in the queue."""
@@ -123,7 +126,7 @@ class Functions(ABC):
         closure.finish(None, error)
 
     def _again(self, closure: Closure) -> None:
-        closure.fate = ""
+        closure.fate, closure.returns = "", False
         if self.error is not None:
             closure.cancel("its worker was lost after another function had failed")
         else:

@@ -87,14 +87,14 @@ def anomaly(steps: Sequence[Step]) -> Anomaly | None:
         if pieces[i] != pieces[j]:
             edges.setdefault(pieces[i], {}).setdefault(pieces[j], (i, j))
 
-    own: list[int] = []
+    own = -1  # the coordinator's last step
     for j, step in enumerate(steps):
-        if step.starts > 0:
-            add(own[step.starts - 1], j)
+        if step.starts >= 0:
+            add(step.starts, j)
         if step.process == PROGRAM:
-            if own:
-                add(own[-1], j)
-            own.append(j)
+            if own >= 0:
+                add(own, j)
+            own = j
         for i in range(j):
             if (step.after and steps[i].process != PROGRAM) or not commute(steps[i].touch, step.touch):
                 add(i, j)

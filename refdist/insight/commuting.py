@@ -62,6 +62,10 @@ class Touch(NamedTuple):
         return self.effect is not Effect.READ
 
 
+# What changes the order of the functions in the queue, which no variable has.
+QUEUEING = Touch(-1, Effect.ASSIGN, False)
+
+
 def touch(access: Access, cell: int, used: bool) -> Touch:
     """The `Touch` of an access to a cell; `used` says whether its result may be used."""
     if access.operation == "read":

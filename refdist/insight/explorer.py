@@ -3,10 +3,12 @@
 In this order: the quiet schedule, twice, because nothing can be said of a program that differs from itself; one more
 run for each pair of functions of which the quiet run predicts a lost update; then one run for each class of schedules
 (`reduction`), to the end or for two thirds of the budget; where that is not the end, some others (`sampling`).  Where
-workers can be lost, each run of a class is followed by those in which the worker of a function is lost before one of
-its accesses, or the server of the variable; what comes after a loss has one order.  Where the program can be killed, it
-is killed before each step of each file that refdist writes (`kills`), and begins again: from there on, all classes are
-run, once for each state of the files.
+workers can be lost, the quiet run is followed by those in which the worker of a function is lost before one of its
+accesses, or the server of the variable.  A worker that is lost in a certain step of a certain function makes another
+program, which is as deterministic, so where the end is reached, all classes of each of these programs are run, too.
+After the loss of a server, or of a second worker, what comes has one order, in each run of a class.  Where the program
+can be killed, it is killed before each step of each file that refdist writes (`kills`), and begins again: from there
+on, all classes are run, once for each state of the files.
 What is found is made shorter, and run again for the report.
 """
 
@@ -29,7 +31,7 @@ from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import Finding, Report, table
 from refdist.insight.sampling import by_lot, by_priorities, probability
-from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, Cut, Decide, Faults, Process, Run, Step
+from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, Cut, Decide, Doom, Faults, Process, Run, Step
 
 Program = Callable[[], object]
 Check = Callable[[Any], object]
@@ -48,6 +50,12 @@ FAULTS = {
     "any parameter server, once": (
         Faults(servers=1), "a parameter server lost, before each access to a variable of it,"),
     "any checkpoint, once": (Faults(kills=1), ""),
+}
+# What is proved of a program that has these faults.
+WHEREVER = {
+    "any worker, once": ", wherever a worker is lost",
+    "any return, once": ", whichever function loses its worker before it returns",
+    "any checkpoint, once": ", wherever it is killed while it saves",
 }
 KNOWN = "the files are as after another kill"
 
@@ -82,12 +90,13 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
             compares what it returns and what its variables hold, but for the rounding of sums.
         budget: how long it may take after the first run: seconds, or a text such as "20s" or "2min".
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
-            accesses, comes back without what it had, and the function begins again.  Then nothing is called proved.
-            "any two workers, once each": after such a loss another worker is lost as well.
+            accesses, comes back without what it had, and the function begins again, in every order.
+            "any two workers, once each": after such a loss another worker is lost as well.  What comes then has one
+            order, so nothing is called proved.
             "any return, once": the worker is lost when its function has made its last access, before the coordinator
             hears of it, and the function is carried out again.
             "any parameter server, once": a server is lost before an access to one of its variables.  A program that
-            ends with RD33 begins again, and has to come to what it comes to otherwise.
+            ends with RD33 begins again, and has to come to what it comes to otherwise.  Nothing is called proved.
             "any checkpoint, once": the program is killed before each write, fsync, rename and removal of a file by
             which refdist saves a checkpoint, and begins again with the files as they were.  It has to come to what it
             comes to otherwise.  What it has saved is removed after each run.
@@ -190,6 +199,7 @@ class _Explorer:
         self._faulty = faults
         self._possible, self._lost = FAULTS.get(faults or "", (NO_FAULTS, ""))
         self._losses = self._possible.workers + self._possible.returns + self._possible.servers  # at most, in a run
+        self._in_all_orders = self._possible.workers + self._possible.returns == 1
         self._bound = bound
         self._budget = _seconds(budget)
         self._end = time.monotonic() + self._budget
@@ -241,14 +251,15 @@ class _Explorer:
         for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
             self._note(trial)
         classes: list[_Trial] = []
-        if self._losses:
-            lost = "parameter server" if self._possible.servers else "worker"
+        if self._losses and not self._in_all_orders:
+            lost = "parameter server" if self._possible.servers else "second worker"
             self._reasons[f"what comes after the loss of a {lost} was run in one order"] = None
         difference = self._break(report, quiet)
         if difference:
             return difference
         reduction = Reduction(commute if self._bound is None else keep_ages)
         enough = self._end - self._budget / 3
+        losable = dict.fromkeys(quiet.run.losable)
         while not reduction.finished and time.monotonic() < enough:
             trial = self.attempt(reduction.decide)
             reduction.learn(trial.run)
@@ -257,12 +268,18 @@ class _Explorer:
             if trial.came is not None:
                 report._count(trial.came)
                 self._note(trial)
+                losable.update(dict.fromkeys(trial.run.losable))
                 if self._faulty and trial.run.taken != quiet.run.taken:
                     classes.append(trial)
-        for trial in classes:
-            difference = self._break(report, trial)
+        if self._in_all_orders and reduction.finished:
+            difference = self._lose_in_all_orders(report, list(losable))
             if difference:
                 return difference
+        else:
+            for trial in classes:
+                difference = self._break(report, trial)
+                if difference:
+                    return difference
         if not reduction.finished:
             self._sample(report, quiet)
         if not reduction.finished or time.monotonic() >= self._end:
@@ -342,18 +359,40 @@ class _Explorer:
                         self._note(following[-1][0])
             level = following
 
-    def attempt(self, decide: Decide, values: bool = False, states: set[object] | None = None) -> _Trial:
+    def _lose_in_all_orders(self, report: Report, dooms: Sequence[Doom]) -> str:
+        """Runs all classes of each of the programs in which a function loses its worker in a certain step.
+
+        One run of each in turn, so that little time finds what most of them have.
+        """
+        left = [(doom, Reduction(commute if self._bound is None else keep_ages)) for doom in dooms]
+        while left and time.monotonic() < self._end:
+            for doom, reduction in left:
+                if time.monotonic() >= self._end:
+                    break
+                trial = self.attempt(reduction.decide, doomed=doom)
+                reduction.learn(trial.run)
+                if trial.run.cut == DIFFERS:
+                    return f"after a loss and {len(trial.run.steps)} steps it can go on otherwise than before"
+                if trial.came is not None and any(step.lost for step in trial.run.steps):
+                    report.losses += 1
+                    self._note(trial)
+            left = [(doom, reduction) for doom, reduction in left if not reduction.finished]
+        return ""
+
+    def attempt(self, decide: Decide, values: bool = False, states: set[object] | None = None,
+                doomed: Doom | None = None) -> _Trial:
         """Runs the program once.
 
         Args:
             decide: who goes on.
             values: whether to keep the values that variables held.
             states: what does not begin again after a kill that leaves the files in one of these, which others join.
+            doomed: the function that loses its worker, and the number of its step in which that happens.
         """
         self._runs += 1
         files = Files() if self._possible.kills or self._possible.servers else None
         try:
-            trial = self._carried_out(Run(decide, values, self._possible, files))
+            trial = self._carried_out(Run(decide, values, self._possible, files, doomed=doomed))
             if trial.came is not None and isinstance(trial.came.error, errors.UnavailableError) and _gone(trial):
                 trial.run.steps[-1].ends = True
                 trial = self._carried_out(Run(decide, values, self._possible, files, trial.run))
@@ -447,7 +486,7 @@ class _Explorer:
         if self._bound is not None:
             asked.append(f"that nothing is written more than {_updates(self._bound)} after it was read")
         asked = asked or ["that it is as if the functions ran whole, one after the other"]
-        return " and ".join(asked) + ", wherever it is killed while it saves" * bool(self._possible.kills)
+        return " and ".join(asked) + WHEREVER.get(self._faulty or "", "")
 
     def _options(self) -> str:
         """The options of the command that these choices need."""

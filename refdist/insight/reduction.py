@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from refdist.insight.commuting import Commutes, Touch, commute
-from refdist.insight.schedules import PROGRAM, Process, Run, Step
+from refdist.insight.schedules import Process, Run, Step
 
 Clock = dict[Process, int]
 """How many steps of each process come before a step, its own included."""
@@ -136,7 +136,6 @@ class Clocks:
         self._clocks: list[Clock] = []
         self._numbers: list[int] = []  # the number of each step among those of its process
         self._last: dict[Process, int] = {}
-        self._own: list[int] = []  # the coordinator's steps
         self._touching: dict[int, list[int]] = {}  # cell -> the steps that touch it
 
     def ordered(self, first: int, second: int) -> bool:
@@ -153,8 +152,8 @@ class Clocks:
         process, access = step.process, step.touch
         previous = self._last.get(process)
         clock: Clock = {} if previous is None else dict(self._clocks[previous])
-        if step.starts > 0:
-            _merge(clock, self._clocks[self._own[step.starts - 1]])
+        if step.starts >= 0:
+            _merge(clock, self._clocks[step.starts])
         if step.after:
             for other in self._last.values():
                 _merge(clock, self._clocks[other])
@@ -170,8 +169,6 @@ class Clocks:
             touching.append(len(self._steps))
         number = clock[process] = clock.get(process, 0) + 1
         self._last[process] = len(self._steps)
-        if process == PROGRAM:
-            self._own.append(len(self._steps))
         self._steps.append(step)
         self._numbers.append(number)
         self._clocks.append(clock)

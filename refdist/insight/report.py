@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from refdist.disk import READ, REMOVE, RENAME
 from refdist.insight.anomalies import Anomaly
-from refdist.insight.commuting import Effect
+from refdist.insight.commuting import QUEUEING, Effect
 from refdist.insight.outcomes import Outcome, text
 from refdist.insight.schedules import PROGRAM, RETURN, Step
 from refdist.notebook import drawing
@@ -217,7 +217,7 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
         if step.ends:
             versions.clear()  # the restarted program has other variables
             read.clear()
-        if touch is None:
+        if touch is None or touch is QUEUEING:
             continue
         version, note = versions.get(touch.cell, 0), ""
         if touch.writes:

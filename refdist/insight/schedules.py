@@ -27,7 +27,7 @@ from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, 
 from refdist.coordinator.cluster import Cluster
 from refdist.core import call_site, context_stack, devices
 from refdist.core.call_site import Place
-from refdist.insight.commuting import Touch, touch
+from refdist.insight.commuting import QUEUEING, Touch, touch
 from refdist.insight.kills import Files
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.served import Access, PerWorkerVariable, ServedVariable, here
@@ -41,6 +41,9 @@ Process = tuple[int, int]
 """The number of the coordinator's cluster, from 0, and of its function, from 1; (0, 0) is the coordinator."""
 
 PROGRAM: Process = (0, 0)
+
+Doom = tuple[Process, int]
+"""A function, and the number of one of its steps."""
 
 
 class Cut(BaseException):
@@ -59,6 +62,7 @@ class Pending(NamedTuple):
 
 _NOTHING = Pending(None, "", "", None, None)
 RETURN = Pending(None, "return", "", None, None)
+_QUEUES = Pending(QUEUEING, "", "", None, None)
 
 
 class Faults(NamedTuple):
@@ -93,7 +97,7 @@ class Step:
         killed: whether the program was killed instead of changing the file.
         server: the number of the parameter server that is lost in this step; None for other steps.
         ends: whether the program ends here and begins again.
-        starts: how many steps the coordinator had made when it scheduled the function that this step begins; else -1.
+        starts: the number of the step after which the function that this step begins was in the queue; else -1.
         value: what the variable held after the access.
     """
 
@@ -115,7 +119,9 @@ class Step:
 
     @property
     def touch(self) -> Touch | None:
-        return None if self.lost or self.failed else self.access.touch
+        if self.lost:
+            return QUEUEING  # the function returns to the queue
+        return None if self.failed else self.access.touch
 
     def __str__(self) -> str:
         access = self.access
@@ -142,6 +148,7 @@ class Run(Scheduler):
         faults: what can happen to the program.
         files: what notes the files that are written; None where the program cannot be killed while it writes.
         before: the run that ended when the program was killed or lost a server, of which this one is the rest.
+        doomed: the function that loses its worker whoever goes on, and the number of its step that this happens in.
 
     Attributes:
         steps: what has happened.
@@ -150,6 +157,7 @@ class Run(Scheduler):
         losing: for each of them, the one that loses the worker of the function that went on, or the server of the
             variable that is accessed; None where none does.
         killing: for each of them, the one that kills the program; None where none does.
+        losable: the steps of functions, by their function and their number in it, in which its worker could be lost.
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
@@ -157,13 +165,14 @@ class Run(Scheduler):
     """
 
     def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
-                 before: Run | None = None) -> None:
+                 before: Run | None = None, doomed: Doom | None = None) -> None:
         self.before = before
         self.steps: list[Step] = []
         self.taken: list[int] = [] if before is None else list(before.taken)
         self.others: list[list[int]] = [[] for _ in self.taken]
         self.losing: list[int | None] = [None for _ in self.taken]
         self.killing: list[int | None] = [None for _ in self.taken]
+        self.losable: list[Doom] = []
         self.disturbances: dict[str, None] = {}
         self.cut = ""
         self.several = 0
@@ -172,6 +181,9 @@ class Run(Scheduler):
         self._values = values
         self._faults = faults
         self._files = files
+        self._doomed = doomed
+        self._options: Sequence[Option] = ()  # at the point where `decide` is asked, in the cluster of this number
+        self._cluster = 0
         self._thread = threading.get_ident()
         self._gone: set[tuple[int, int]] = set()  # parameter servers, by cluster and number
         self._numbers: dict[int, int] = {}  # id of a cell -> its number
@@ -179,9 +191,10 @@ class Run(Scheduler):
         self._pending: dict[Process, Pending] = {}
         self._on: dict[tuple[int, int], Process] = {}  # (cluster, worker) -> the process on it
         self._begun: list[int] = []  # for each cluster, how many functions have begun
-        # For each cluster and function, how many steps the coordinator had made when it scheduled the function.
+        self._made: dict[Process, int] = {}  # how many steps
+        # For each cluster and function, the number of the step after which it was in the queue.
         self._scheduled: list[list[int]] = []
-        self._own_steps = 0
+        self._own_step = -1  # the coordinator's last one
         self._all_ended = False
         self._open: Step | None = None
 
@@ -215,7 +228,10 @@ class Run(Scheduler):
 
     def touch_of(self, process: Process) -> Touch | None:
         """The access that a process makes when it goes on."""
-        return self._pending.get(process, _NOTHING).touch
+        return QUEUEING if self._dooms(process) else self._pending.get(process, _NOTHING).touch
+
+    def _dooms(self, process: Process) -> bool:
+        return self._doomed == (process, self._made.get(process, 0))
 
     def stop(self, why: str) -> Cut:
         """Ends the run, for the reason `why`."""
@@ -240,25 +256,36 @@ class Run(Scheduler):
             elif option.action == TAKE:
                 processes.setdefault((number, self._begun[number] + 1), i)
         self.several = len(options) if len(options) > 1 else 0
+        self._options, self._cluster = options, number
         chosen = self._decide(self, processes)
         if len(options) > 1:  # counted as `interleaving` counts choices
+            others = [i for i in processes.values() if i != chosen]
+            losing = self.losing_of(chosen)
+            if losing is not None and options[chosen].action == GO_ON:
+                process = self._on[number, int(options[chosen].task)]
+                self.losable.append((process, self._made[process]))
+                chosen = losing if self._dooms(process) else chosen
             self.taken.append(chosen)
-            self.others.append([i for i in processes.values() if i != chosen])
-            lost = self._losing(options[chosen], number)
-            self.losing.append(options.index(lost) if lost in options else None)
+            self.others.append(others)
+            self.losing.append(losing)
             self.killing.append(None)
         self._note(options[chosen], number)
         return chosen
 
-    def _losing(self, option: Option, number: int) -> Option | None:
-        """The option to lose the task whose access comes next, if `option` is a process that goes on."""
+    def losing_of(self, number: int) -> int | None:
+        """The number of the option to lose the task whose access comes next, if option `number` is a process.
+
+        It may be asked where `decide` is.
+        """
+        action, task = self._options[number]
+        lost = None
         if self._faults.workers or self._faults.returns:
-            return Option(LOSE, f"worker {option.task}") if option.action == GO_ON else None
-        if not self._faults.servers or option.action not in (COORDINATOR, GO_ON):
-            return None
-        process = PROGRAM if option.action == COORDINATOR else self._on[number, int(option.task)]
-        variable = self._pending.get(process, _NOTHING).variable
-        return None if variable is None else Option(LOSE, f"ps {_server(variable)}")
+            lost = Option(LOSE, f"worker {task}") if action == GO_ON else None
+        elif self._faults.servers and action in (COORDINATOR, GO_ON):
+            process = PROGRAM if action == COORDINATOR else self._on[self._cluster, int(task)]
+            variable = self._pending.get(process, _NOTHING).variable
+            lost = None if variable is None else Option(LOSE, f"ps {_server(variable)}")
+        return self._options.index(lost) if lost in self._options else None
 
     def _note(self, option: Option, number: int) -> None:
         starts = -1
@@ -266,26 +293,32 @@ class Run(Scheduler):
         worker = None if option.action == COORDINATOR or kind == "ps" else int(task)
         if worker is None:
             process = PROGRAM
-            self._own_steps += option.action == COORDINATOR
         elif option.action == LOSE:
             process = self._on.get((number, worker), PROGRAM)
+            if process in self._pending:
+                self._scheduled[number].append(len(self.steps))  # it returns to the queue
+            else:
+                process = PROGRAM  # a worker that rests is lost, which nobody sees
         elif option.action == TAKE:
             begun = self._begun[number] = self._begun[number] + 1
             process = self._on[number, worker] = (number, begun)
             known = self._scheduled[number]
-            starts = known[begun - 1] if begun <= len(known) else 0  # after a loss, a function begins again
+            starts = known[begun - 1] if begun <= len(known) else -1
         else:
             process = self._on[number, worker]
-        access = _NOTHING if kind == "ps" else self._pending.pop(process, _NOTHING)
+        nobody = option.action == LOSE and process == PROGRAM
+        access = _NOTHING if nobody else self._pending.pop(process, _NOTHING)
         step = Step(process, worker, access, self._all_ended and option.action == COORDINATOR, starts)
         if kind == "ps":
             step.server = int(task)
             self._gone.add((number, step.server))
-        step.lost = option.action == LOSE and kind != "ps"
+        step.lost = option.action == LOSE and process != PROGRAM
         if self._gone and access.variable is not None:
             step.failed = (number, _server(access.variable)) in self._gone
         if option.action == COORDINATOR:
             self._all_ended = False
+            self._own_step = len(self.steps)
+        self._made[process] = self._made.get(process, 0) + 1
         self.steps.append(step)
         self._open = step
 
@@ -300,7 +333,7 @@ class Run(Scheduler):
         number = self._number(cluster)
         process = PROGRAM if worker is None else self._on[number, worker]
         if access is None:
-            self._scheduled[number].append(self._own_steps)
+            self._scheduled[number].append(self._own_step)
         elif access.variable is not None:
             if context_stack.frame().drafts is not None:
                 self.disturbed("an `extended.update` writes at its end")
@@ -311,6 +344,13 @@ class Run(Scheduler):
             shown = access.variable.name.removesuffix(":0")
             self._pending[process] = Pending(touch(access, cell, used), access.operation, shown, place,
                                              access.variable)
+
+    def queueing(self, cluster: Cluster) -> bool:
+        if self.cut or not (self._faults.workers or self._faults.returns):
+            return False
+        self._number(cluster)
+        self._pending[PROGRAM] = _QUEUES
+        return True
 
     def returning(self, cluster: Cluster, worker: int) -> None:
         self._pending[self._on[self._number(cluster), worker]] = RETURN
