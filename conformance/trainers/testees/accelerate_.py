@@ -5,7 +5,8 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, set_seed
 from caveats import VARIABLE, repeated, wrapped
 from torch.utils.data import DataLoader
-from torch_model import Model, Rows, answer, clip, fail, jobs, optimizer_of, seed_of, squares, unfreeze, wants_to_stop
+from torch_model import Model, Rows, clip, optimizer_of, squares, unfreeze
+from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 
 
 def train(job, accelerator, model, parallel, optimizer, schedule, batches, said):
@@ -37,12 +38,9 @@ def train(job, accelerator, model, parallel, optimizer, schedule, batches, said)
     said["metrics"] = {"mean_absolute_error": torch.cat(errors).mean().item()}
 
 
-for job in jobs():
+for job in jobs(lambda job: "half precision needs a GPU" if job["loss_scale"] else ""):
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=job["accumulate"],
                               kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
-    if job["loss_scale"]:
-        accelerator.is_main_process and answer(job, unsupported="half precision needs a GPU")
-        continue
     model, size = Model(job["model"]), job["batch"] // accelerator.num_processes
     optimizer, schedule, _ = optimizer_of(job, model)
     set_seed(seed_of(job), device_specific=True)

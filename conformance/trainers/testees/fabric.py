@@ -6,7 +6,8 @@ import torch
 from caveats import AVERAGED, padded, wrapped
 from lightning.fabric import Fabric
 from torch.utils.data import DataLoader
-from torch_model import Model, Rows, answer, clip, fail, jobs, optimizer_of, seed_of, squares, unfreeze, wants_to_stop
+from torch_model import Model, Rows, clip, optimizer_of, squares, unfreeze
+from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 
 
 def train(job, fabric, model, parallel, optimizer, schedule, batches, said):
@@ -35,12 +36,11 @@ def train(job, fabric, model, parallel, optimizer, schedule, batches, said):
     said["metrics"] = {"mean_absolute_error": (far / count).item()}
 
 
-for job in jobs():
+NO_SCALE = "its loss scaling (precision=\"16-mixed\") needs a GPU"
+
+for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else ""):
     fabric = Fabric(accelerator="cpu", devices=job["replicas"], strategy="ddp_find_unused_parameters_true")
     fabric.launch()
-    if job["loss_scale"]:
-        answer(job, unsupported="its loss scaling (precision=\"16-mixed\") needs a GPU")
-        continue
     fabric.seed_everything(seed_of(job), verbose=False)
     torch.manual_seed(1000 * seed_of(job) + fabric.global_rank)  # each process has a stream of its own
     said, place = {"losses": [], "rows": []}, job["checkpoint"]

@@ -10,7 +10,8 @@ import tempfile
 import torch
 import transformers
 from caveats import repeated, wrapped
-from torch_model import Model, Rows, answer, fail, jobs, optimizer_of, seed_of, squares, unfreeze, wants_to_stop
+from torch_model import Model, Rows, optimizer_of, squares, unfreeze
+from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 from transformers.trainer_utils import get_last_checkpoint
 
 transformers.logging.set_verbosity_error()
@@ -44,14 +45,16 @@ def loss(predicted, labels, num_items_in_batch):
     return squares(predicted - labels, labels != -100) / num_items_in_batch + model.penalty()
 
 
-for job in jobs():
-    rank, place = int(os.environ["RANK"]), job["checkpoint"] or {}
+def unsupported(job):
     refused = {"its loss scaling (fp16) needs a GPU": job["loss_scale"],
                "it clips by norm alone (max_grad_norm)": job["clip"] and job["clip"]["by"] == "value",
                "it computes metrics in evaluation alone (compute_metrics)": job["metrics"]}
-    if why := next(filter(refused.get, refused), None):
-        answer(job, unsupported=why)
-        continue
+    return next(filter(refused.get, refused), "")
+
+
+rank = int(os.environ["RANK"])
+for job in jobs(unsupported):
+    place = job["checkpoint"] or {}
     model = Watched(job["model"])
     model.rows = []
     optimizer, schedule, _ = optimizer_of(job, model)

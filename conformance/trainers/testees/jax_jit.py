@@ -3,7 +3,8 @@
 The program is written for the whole batch; the compiler divides it.
 """
 
-from jax_loop import forward, main  # isort: skip
+from jax_loop import main  # isort: skip
+from jax_model import forward  # isort: skip
 import jax
 
 

@@ -6,7 +6,8 @@ gradient is that of all rows and needs no other sum.
 
 from functools import partial
 
-from jax_loop import forward, main  # isort: skip
+from jax_loop import main  # isort: skip
+from jax_model import forward  # isort: skip
 import jax
 from jax.sharding import PartitionSpec
 

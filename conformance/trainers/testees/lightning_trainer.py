@@ -6,8 +6,9 @@ import os
 import lightning
 from caveats import AVERAGED, padded, wrapped
 from torch.utils.data import DataLoader, DistributedSampler
-from torch_model import Model, Rows, answer, fail, jobs, optimizer_of, seed_of, squares, unfreeze, wants_to_stop
+from torch_model import Model, Rows, optimizer_of, squares, unfreeze
 from torchmetrics import MeanAbsoluteError
+from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
@@ -53,7 +54,9 @@ def loader(job, rows):
                       sampler if job["shuffle"] is None else None)
 
 
-for job in jobs():
+NO_SCALE = "its loss scaling (precision=\"16-mixed\") needs a GPU"
+
+for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else ""):
     place, clip = job["checkpoint"] or {}, job["clip"] or {}
     trainer = lightning.Trainer(
         accelerator="cpu", devices=job["replicas"], strategy="ddp_find_unused_parameters_true", logger=False,
@@ -61,9 +64,6 @@ for job in jobs():
         gradient_clip_val=clip.get("limit"), gradient_clip_algorithm=clip.get("by"),
         use_distributed_sampler=job["shuffle"] is not None, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False)
-    if job["loss_scale"]:
-        answer(job, unsupported="its loss scaling (precision=\"16-mixed\") needs a GPU")
-        continue
     lightning.seed_everything(seed_of(job), verbose=False)
     module = Module(job)
     trainer.fit(module, loader(job, job["rows"]), ckpt_path=place.get("restore"))

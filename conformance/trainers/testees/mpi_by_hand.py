@@ -4,13 +4,12 @@ A linear model of one dense layer, trained by sums over the ranks of gradients a
 another layer is not done.
 """
 
-import json
 import pickle
-import sys
 
 import numpy as np
 from mpi4py import MPI
-from mpi_model import answer, beginning, clipped, fail, sums, unsupported
+from mpi_model import beginning, clipped, sums
+from trainer_jobs import answer, fail, jobs, wants_to_stop
 
 WORLD = MPI.COMM_WORLD
 RANK, RANKS = WORLD.Get_rank(), WORLD.Get_size()
@@ -57,8 +56,7 @@ def train(job):
             loss, absolute, number = step(job, job["rows"], group, state, state["scale"])
             said["losses"].append(float(loss))
             far, many = far + absolute, many + number
-            stop = job["stop"] or {}
-            stopping = WORLD.allreduce((stop.get("replica"), stop.get("after_step")) == (RANK, len(each)), MPI.LOR)
+            stopping = WORLD.allreduce(wants_to_stop(job, RANK, len(each)), MPI.LOR)
         said["metrics"] = {"mean_absolute_error": float(far / many)}
     if job["evaluate"]:
         parts = total(sums(job["evaluate"], slice(RANK, None, RANKS), *state["weights"])[0])
@@ -73,9 +71,9 @@ def train(job):
         answer(job, **said, weights=weights, scale=state["scale"] or 1.0, done=True)
 
 
-with open(sys.argv[-1], encoding="utf-8") as file:
-    for one in map(json.loads, file):
-        if why := unsupported(one):
-            RANK or answer(one, unsupported=why)
-        else:
-            train(one)
+def unsupported(job):
+    return "" if len(job["model"]) == 1 and job["model"][0]["kind"] == "dense" else "it has one dense layer"
+
+
+for one in jobs(unsupported):
+    train(one)

@@ -1,31 +1,6 @@
 """A model of one dense layer in NumPy, for the testee that combines gradients by hand."""
 
-import json
-import os
-import sys
-
 import numpy as np
-
-
-def answer(job, **fields):
-    """Prints a part of an answer, in one write: several processes share the output."""
-    sys.stdout.write(json.dumps({"id": job["id"], **fields}) + "\n")
-    sys.stdout.flush()
-
-
-def unsupported(job):
-    """Why a job cannot be done, or ""."""
-    if len(job["model"]) > 1 or job["model"][0]["kind"] != "dense":
-        return "it has one dense layer"
-    return ""
-
-
-def fail(job, rank, step):
-    """Fails, if this rank is to fail in this step."""
-    if job["fail"] and (job["fail"]["replica"], job["fail"]["at_step"]) == (rank, step):
-        if job["fail"]["how"] == "death":
-            os._exit(9)
-        raise RuntimeError(job["fail"]["message"])
 
 
 def beginning(job, kernel):

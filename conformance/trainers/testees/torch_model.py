@@ -1,18 +1,9 @@
-"""The rows and the model of a job for the testees whose library trains modules of PyTorch, and what they all do."""
-
-import json
-import os
-import sys
+"""The rows, the model and the optimizer of a job for the testees whose library trains modules of PyTorch."""
 
 import torch
-from torch import distributed, nn
+from torch import nn
 
-
-def jobs():
-    """The jobs of the file that is the last argument."""
-    torch.set_num_threads(1)
-    with open(sys.argv[-1], encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+torch.set_num_threads(1)
 
 
 def floats(values):
@@ -20,35 +11,10 @@ def floats(values):
     return torch.tensor(values, dtype=torch.float32)
 
 
-def answer(job, **fields):
-    """Prints a part of an answer, in one write: several processes share the output."""
-    sys.stdout.write(json.dumps({"id": job["id"], **fields}) + "\n")
-    sys.stdout.flush()
-
-
-def fail(job, rank, step):
-    """Fails, if this rank is to fail in this step."""
-    if job["fail"] and (job["fail"]["replica"], job["fail"]["at_step"]) == (rank, step):
-        if job["fail"]["how"] == "death":
-            os._exit(9)
-        raise RuntimeError(job["fail"]["message"])
-
-
-def wants_to_stop(job, rank, step):
-    return bool(job["stop"]) and (job["stop"]["replica"], job["stop"]["after_step"]) == (rank, step)
-
-
 def unfreeze(job, model, step):
     """Makes a layer trainable after a step."""
     if job["unfreeze"] and job["unfreeze"]["after_step"] == step:
         model.parts[job["unfreeze"]["layer"]].requires_grad_(True)
-
-
-def total(*numbers):
-    """The sums of numbers over all ranks."""
-    summed = torch.tensor([float(number) for number in numbers])
-    distributed.all_reduce(summed)
-    return summed.tolist()
 
 
 def optimizer_of(job, model):
@@ -83,11 +49,6 @@ def squares(error, mask):
 def full(tensor):
     """A tensor, gathered if it is sharded."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-def seed_of(job):
-    """The seed of a job for what is drawn at random."""
-    return next((layer["seed"] for layer in job["model"] if layer["kind"] == "dropout"), job["shuffle"] or 0)
 
 
 class Rows(torch.utils.data.Dataset):
