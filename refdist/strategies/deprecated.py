@@ -1,17 +1,13 @@
 """The iterators that older versions of tf.distribute made of datasets; `Strategy` has the methods that make them."""
 
-
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refdist.data.iterator import Iterator, Optional
 from refdist.input.distributed import DistributedDataset, DistributedIterator
-
-if TYPE_CHECKING:
-    pass
 
 
 class InputIterator:
