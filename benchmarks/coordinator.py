@@ -51,8 +51,8 @@ def measure(tf: Any, strategy: Any, function: Callable[[Callable[[], Any]], Any]
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         v = tf.Variable(0.0)
-    one = tf.constant(1)
-    empty, add = function(lambda: one), function(lambda: v.assign_add(1.0))
+    constant = tf.constant(1)
+    empty, add = function(lambda: constant), function(lambda: v.assign_add(1.0))
 
     def rate(fn: Any) -> float:
         coordinator.schedule(fn).fetch()
@@ -86,14 +86,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--tensorflow-python", help="an interpreter that has TensorFlow")
     python = parser.parse_args().tensorflow_python
-    mine = [measure(refdist.tf, strategy_of(refdist.tf, workers), lambda fn: fn, 5000) for workers in WORKERS]
-    theirs: list[dict[str, float] | None] = [None] * len(WORKERS)
+    of_refdist = [measure(refdist.tf, strategy_of(refdist.tf, workers), lambda fn: fn, 5000) for workers in WORKERS]
+    of_tensorflow: list[dict[str, float] | None] = [None] * len(WORKERS)
     if python:
         source = inspect.getsource(strategy_of) + inspect.getsource(measure)
         done = subprocess.run([python, "-c", TENSORFLOW, source], capture_output=True, text=True, check=True)
-        theirs = json.loads(done.stdout.partition("RESULT")[2])
+        of_tensorflow = json.loads(done.stdout.partition("RESULT")[2])
     print("| measure | workers | refdist | TensorFlow | ratio |\n|---|---|---|---|---|")
-    for workers, ours, other in zip(WORKERS, mine, theirs, strict=True):
+    for workers, ours, other in zip(WORKERS, of_refdist, of_tensorflow, strict=True):
         for name, value in ours.items():
             print(row(name, workers, value, None if other is None else other[name]))
 

@@ -96,10 +96,10 @@ def main() -> None:
     print(f"| {'rows':28} | {'rows/s':>12} | {'TensorFlow':>12} | {'ratio':>6} |")
     print("|---|---|---|---|")
     for (size, replicas, shuffled), *ours, theirs in zip(CASES, first, second, peer, strict=True):
-        mine = min(ours)
+        slower = min(ours)
         label = f"{size} B, {replicas} replicas" + ", shuffled" * shuffled
-        other, ratio = ("not measured", "") if theirs is None else (f"{theirs:,.0f}", f"{mine / theirs:.1f}")
-        print(f"| {label:28} | {mine:12,.0f} | {other:>12} | {ratio:>6} |")
+        other, ratio = ("not measured", "") if theirs is None else (f"{theirs:,.0f}", f"{slower / theirs:.1f}")
+        print(f"| {label:28} | {slower:12,.0f} | {other:>12} | {ratio:>6} |")
     strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(8)])
     distributed = strategy.experimental_distribute_dataset(dataset_of(65536, shuffled=False))
     peak = allocated(lambda: [len(element.values) for element in distributed])

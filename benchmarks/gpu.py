@@ -30,7 +30,7 @@ ROUNDS = 7
 def seconds(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
     """The median time of one call of each kind, in seconds; the kinds take turns."""
     wait = current_backend().synchronize
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    times_of: dict[str, list[float]] = {name: [] for name in calls}
     for round_ in range(ROUNDS + 1):
         for name, call in calls.items():
             wait()
@@ -39,8 +39,8 @@ def seconds(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, floa
                 call()
             wait()
             if round_:  # the first round compiles
-                found[name].append((time.perf_counter() - start) / repeats)
-    return {name: statistics.median(times) for name, times in found.items()}
+                times_of[name].append((time.perf_counter() - start) / repeats)
+    return {name: statistics.median(times) for name, times in times_of.items()}
 
 
 def sums(cupy: Any, size: int) -> None:
@@ -88,10 +88,10 @@ def step(cupy: Any) -> None:
     first = random.standard_normal((1024, 1024)).astype(np.float32) / 32
     second = random.standard_normal((1024, 10)).astype(np.float32) / 32
 
-    def gradients(one: Any, two: Any, x: Any) -> tuple[Any, Any]:
-        hidden = cupy.tanh(x @ one)
-        error = hidden @ two
-        return x.T @ ((error @ two.T) * (1 - hidden * hidden)), hidden.T @ error
+    def gradients(first: Any, second: Any, x: Any) -> tuple[Any, Any]:
+        hidden = cupy.tanh(x @ first)
+        error = hidden @ second
+        return x.T @ ((error @ second.T) * (1 - hidden * hidden)), hidden.T @ error
 
     strategy = refdist.OneDeviceStrategy("GPU:0")
     with strategy.scope():
@@ -100,8 +100,8 @@ def step(cupy: Any) -> None:
     def replica_step(x: Any) -> None:
         replica = refdist.get_replica_context()
         assert replica is not None
-        found = replica.all_reduce("SUM", list(gradients(variables[0].value(), variables[1].value(), x)))
-        for variable, gradient in zip(variables, found, strict=True):
+        reduced = replica.all_reduce("SUM", list(gradients(variables[0].value(), variables[1].value(), x)))
+        for variable, gradient in zip(variables, reduced, strict=True):
             variable.assign_sub(gradient * np.float32(1e-6))
 
     bare = [cupy.asarray(first), cupy.asarray(second)]

@@ -57,7 +57,7 @@ def worker(rounds: int, with_torch: bool) -> None:
     gradients = [np.full(shape, rank + 1, np.float32) for shape in resnet50()]
     total = sum(gradient.size for gradient in gradients)
     packed, out = np.ones(total, np.float32), np.empty(total, np.float32)
-    one, one_out = np.ones(1, np.float32), np.empty(1, np.float32)
+    number, number_out = np.ones(1, np.float32), np.empty(1, np.float32)
     kept: list[Any] = []
 
     def through(of: Any) -> Callable[[], Any]:
@@ -73,16 +73,16 @@ def worker(rounds: int, with_torch: bool) -> None:
             comm.Allreduce(gradient, out[:gradient.size], MPI.SUM)
 
     def scalar() -> Any:
-        return refdist.get_replica_context().all_reduce("SUM", one)
+        return refdist.get_replica_context().all_reduce("SUM", number)
 
     ways: dict[str, tuple[Callable[[], Any], int]] = {
         "raw Allreduce, one packed buffer": (lambda: comm.Allreduce(packed, out, MPI.SUM), 1),
         "raw Allreduce per array": (per_array, 1),
         "refdist, order of the sum defined": (through(strategy), 1),
         "refdist, RING (any order)": (through(fast), 1),
-        "scalar: raw Allreduce": (lambda: comm.Allreduce(one, one_out, MPI.SUM), 2000),
+        "scalar: raw Allreduce": (lambda: comm.Allreduce(number, number_out, MPI.SUM), 2000),
         "scalar: refdist run + all_reduce": (lambda: strategy.run(scalar), 2000),
-        "scalar: refdist run without a collective": (lambda: strategy.run(lambda: one), 2000),
+        "scalar: refdist run without a collective": (lambda: strategy.run(lambda: number), 2000),
     }
     for size, inner in SIZES.items():
         ways |= of_size(strategy, comm, size, inner)
@@ -100,13 +100,15 @@ def worker(rounds: int, with_torch: bool) -> None:
             if turn:
                 times[name].append((min(took), statistics.median(took)))
     # Of the worker that takes longest.
-    found = comm.gather({name: (min(best for best, _ in of_way), statistics.median(median for _, median in of_way))
-                         for name, of_way in times.items()})
+    of_workers = comm.gather({name: (min(best for best, _ in of_way),
+                                     statistics.median(median for _, median in of_way))
+                              for name, of_way in times.items()})
     first = kept[0][0]
     assert float(first.flat[0]) == sum(range(1, comm.Get_size() + 1))
     if rank == 0:
-        print("RESULT" + json.dumps({name: [max(seconds) for seconds in zip(*(of_one[name] for of_one in found),
-                                                                            strict=True)] for name in ways}))
+        print("RESULT" + json.dumps({
+            name: [max(seconds) for seconds in zip(*(of_worker[name] for of_worker in of_workers), strict=True)]
+            for name in ways}))
 
 
 def of_size(strategy: Any, comm: Any, size: int, inner: int) -> dict[str, tuple[Callable[[], Any], int]]:
@@ -118,7 +120,8 @@ def of_size(strategy: Any, comm: Any, size: int, inner: int) -> dict[str, tuple[
     import refdist
 
     array = np.random.default_rng(comm.Get_rank()).standard_normal(size // 4).astype(np.float32)
-    out, everything, told = np.empty_like(array), np.empty((comm.Get_size(), array.size), np.float32), array.copy()
+    out, received = np.empty_like(array), array.copy()
+    everything = np.empty((comm.Get_size(), array.size), np.float32)
     transport, context = strategy.extended.transport, refdist.get_replica_context
 
     def total(of: Any) -> Callable[[], Any]:
@@ -129,7 +132,7 @@ def of_size(strategy: Any, comm: Any, size: int, inner: int) -> dict[str, tuple[
             f"{name(size)} from each: raw Allgather": lambda: comm.Allgather(array, everything),
             f"{name(size)} from each: refdist run + all_gather": lambda: strategy.run(
                 lambda: context().all_gather(array, 0)),
-            f"{name(size)} from the first: raw Bcast": lambda: comm.Bcast(told),
+            f"{name(size)} from the first: raw Bcast": lambda: comm.Bcast(received),
             f"{name(size)} from the first: refdist broadcast": lambda: transport.broadcast(
                 transport.call("broadcasting", like=array), array)}
     if size >= 1 << 20:
@@ -196,12 +199,12 @@ def main() -> None:
         launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
         command = [str(launcher), "-n", str(options.workers), *program]
         output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    found = json.loads(output.split("RESULT")[1])
-    load = ", ".join(f"{one:.0f}" for one in os.getloadavg())
+    times = json.loads(output.split("RESULT")[1])
+    load = ", ".join(f"{average:.0f}" for average in os.getloadavg())
     print(f"{os.cpu_count()} cores, load {load}; 161 arrays are 102 MB")
     print("| way | best | median | speed relative to the first way | of medians |\n|---|---|---|---|---|")
     peers: dict[str, list[float]] = {}
-    for way, (best, median) in found.items():
+    for way, (best, median) in times.items():
         topic, of_its_own, _ = way.partition(": ")
         peer = peers.setdefault(topic if of_its_own else "", [best, median])
         print(f"| {way} | {best * 1e6:,.1f} us | {median * 1e6:,.1f} us | {peer[0] / best:.2f} x | "

@@ -30,11 +30,11 @@ from collections.abc import Callable
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 workers, source = int(sys.argv[1]), sys.argv[2]
 sockets = [socket.socket() for _ in range(workers + 1)]
-for one in sockets:
-    one.bind(("127.0.0.1", 0))
-ports = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-for one in sockets:
-    one.close()
+for listener in sockets:
+    listener.bind(("127.0.0.1", 0))
+ports = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
+for listener in sockets:
+    listener.close()
 cluster = {"worker": ports[1:], "ps": ports[:1]}
 task = '''
 import json, os, sys
@@ -48,15 +48,15 @@ tasks = [subprocess.Popen([sys.executable, "-c", task, json.dumps(cluster), job,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
          for job in cluster for i in range(len(cluster[job]))]
 import tensorflow as tf
-for one in tasks:
-    one.stdout.readline()
+for process in tasks:
+    process.stdout.readline()
 exec("from __future__ import annotations\\n" + source)
 spec = tf.train.ClusterSpec(cluster)
 strategy = tf.distribute.ParameterServerStrategy(
     tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc"))
 print("RESULT" + json.dumps(measure(tf, strategy, tf.function, 500)), flush=True)
-for one in tasks:
-    one.kill()
+for process in tasks:
+    process.kill()
 os._exit(0)
 """
 
@@ -64,8 +64,8 @@ os._exit(0)
 def measured(command: list[str]) -> dict[str, float]:
     """What a process, or a job, prints of its measure."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    found: dict[str, float] = json.loads(done.stdout.partition("RESULT")[2])
-    return found
+    measures: dict[str, float] = json.loads(done.stdout.partition("RESULT")[2])
+    return measures
 
 
 def median(runs: list[dict[str, float]]) -> dict[str, float]:
@@ -88,15 +88,15 @@ def main() -> None:
         return
     print("| measure | workers | refdist | TensorFlow | ratio |\n|---|---|---|---|---|")
     for workers in options.workers.split(","):
-        mine, theirs = [], []
+        of_refdist, of_tensorflow = [], []
         for _ in range(options.repeat):
-            mine.append(measured([sys.executable, "-m", "refdist", "launch", "--workers", workers, "--ps", "1",
-                                  __file__, "--job"]))
+            of_refdist.append(measured([sys.executable, "-m", "refdist", "launch", "--workers", workers, "--ps", "1",
+                                        __file__, "--job"]))
             if options.tensorflow_python:
-                theirs.append(measured([options.tensorflow_python, "-c", TENSORFLOW, workers,
-                                        inspect.getsource(measure)]))
-        other = median(theirs) if theirs else None
-        for name, value in median(mine).items():
+                of_tensorflow.append(measured([options.tensorflow_python, "-c", TENSORFLOW, workers,
+                                               inspect.getsource(measure)]))
+        other = median(of_tensorflow) if of_tensorflow else None
+        for name, value in median(of_refdist).items():
             print(row(name, workers, value, None if other is None else other[name]), flush=True)
 
 

@@ -111,10 +111,10 @@ def rows(tensorflow_python: str | None) -> list[Row]:
     table.append(Row("import", f"{seconds:.2f} s, {megabytes:.0f} MB", peer, ratio,
                      "0.2 s, 60 MB", verdict(seconds <= 0.2 and megabytes <= 60)))
 
-    def against(name: str, mine: float) -> tuple[str, str, float]:
+    def against(name: str, took: float) -> tuple[str, str, float]:
         if name not in theirs:
             return "not measured", "not measured", float("inf")
-        return f"{theirs[name] * 1e6:,.0f} us", f"{theirs[name] / mine:.0f} x", theirs[name] / mine
+        return f"{theirs[name] * 1e6:,.0f} us", f"{theirs[name] / took:.0f} x", theirs[name] / took
 
     def reduce_one() -> Any:
         context = refdist.get_replica_context()
@@ -126,10 +126,10 @@ def rows(tensorflow_python: str | None) -> list[Row]:
     shown, ratio, times = against("noop", noop)
     table.append(Row("run(no-op), 8 replicas; TensorFlow eager", f"{noop * 1e6:.1f} us", shown, ratio, "25 us, 100 x",
                      verdict(noop <= 25e-6 and times >= 100)))
-    one = median(lambda: strategy.run(reduce_one), 50, 100)
-    shown, ratio, times = against("reduce", one)
-    table.append(Row("run with a scalar all_reduce, 8 replicas; in tf.function", f"{one * 1e6:.1f} us", shown, ratio,
-                     "40 us, 20 x", verdict(one <= 40e-6 and times >= 20)))
+    reduction = median(lambda: strategy.run(reduce_one), 50, 100)
+    shown, ratio, times = against("reduce", reduction)
+    table.append(Row("run with a scalar all_reduce, 8 replicas; in tf.function", f"{reduction * 1e6:.1f} us", shown,
+                     ratio, "40 us, 20 x", verdict(reduction <= 40e-6 and times >= 20)))
     for count, budget in ((1024, 5), (16384, 10)):
         many = refdist.MirroredStrategy([f"GPU:{i}" for i in range(count)])
         # There is no peer in another process to compare with, so what else the machine does need not count.

@@ -62,7 +62,7 @@ def worker(rounds: int) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512"}
     dist.init_process_group("gloo", rank=rank, world_size=MPI.COMM_WORLD.Get_size())
     torch.set_num_threads(1)
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for name, (model, shape) in models().items():
         torch.manual_seed(0)
         for parameter in model.parameters():
@@ -79,13 +79,13 @@ def worker(rounds: int) -> None:
                 step()
                 if turn > 2:
                     times[way].append(time.perf_counter() - start)
-        weights = [torch.cat([one.detach().reshape(-1) for one in steps[way][1].parameters()])
+        weights = [torch.cat([parameter.detach().reshape(-1) for parameter in steps[way][1].parameters()])
                    for way in (DDP, REFDIST)]
         differ = float((weights[0] - weights[1]).abs().max())
-        found[name] = {"parameters": weights[0].numel(), "difference": differ,
-                       **{way: statistics.median(took) for way, took in times.items()}}
+        results[name] = {"parameters": weights[0].numel(), "difference": differ,
+                         **{way: statistics.median(took) for way, took in times.items()}}
     if rank == 0:
-        print("RESULT" + json.dumps(found))
+        print("RESULT" + json.dumps(results))
     dist.destroy_process_group()
 
 
@@ -143,11 +143,11 @@ def main() -> None:
                             env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout
     print(f"{options.workers} workers on {os.cpu_count()} cores")
     print("| model | way | time of a step | speed relative to DDP |\n|---|---|---|---|")
-    for name, found in json.loads(output.split("RESULT")[1]).items():
+    for name, result in json.loads(output.split("RESULT")[1]).items():
         for way in (DDP, REFDIST, ALONE):
-            print(f"| {name}, {found['parameters'] / 1e6:.2f} M | {way} | {found[way] * 1e3:.2f} ms "
-                  f"| {found[DDP] / found[way]:.2f} x |")
-        print(f"Largest difference of a weight: {found['difference']}", file=sys.stderr)
+            print(f"| {name}, {result['parameters'] / 1e6:.2f} M | {way} | {result[way] * 1e3:.2f} ms "
+                  f"| {result[DDP] / result[way]:.2f} x |")
+        print(f"Largest difference of a weight: {result['difference']}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def main() -> None:
     rows = np.ones((8 * 1000, 16), np.float32)
     dataset = refdist.data.Dataset.from_tensor_slices(rows).batch(8)
     batches = strategy.experimental_distribute_dataset(dataset)
-    one = refdist.MirroredStrategy([f"GPU:{i}" for i in range(8)])
+    other_strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(8)])
 
     def epoch() -> None:
         for _ in batches:
@@ -82,7 +82,7 @@ def main() -> None:
          300),
         ("numbers: an all_reduce of 4 MiB each, 8 replicas", lambda: strategy.run(all_reduce, (parts,)), numbers,
          nullcontext, 10),
-        ("a variable made in a run of 8 replicas", lambda: one.run(lambda: refdist.Variable(0.0)), variables,
+        ("a variable made in a run of 8 replicas", lambda: other_strategy.run(lambda: refdist.Variable(0.0)), variables,
          nullcontext, 100),
         ("asked for: a scalar all_reduce, 8 replicas", lambda: strategy.run(all_reduce, (1.0,)), nullcontext, asked,
          300),

@@ -57,7 +57,7 @@ def draws(case: Case) -> list[Case]:
     drawn = [case.drawn(_values(kept["python"]["example"]["source"], case.example.parameters))
              for name, kept in _cases_of_clause(case.clause.name).items()
              if name.startswith(f"{case.name}, ") and kept["property"] == case.example.parameters]
-    return sorted(drawn, key=lambda one: (len(one.name), one.name))
+    return sorted(drawn, key=lambda case: (len(case.name), case.name))
 
 
 def _values(source: str, names: Collection[str]) -> dict[str, object]:

@@ -179,17 +179,17 @@ def pages(distribute: ModuleType) -> dict[str, str]:
     """The docstrings of the public names of tf.distribute, each by the name of the class that defines it."""
     names: dict[str, list[tuple[bool, int, str]]] = {}
 
-    def visit(thing: object, name: str, depth: int) -> None:
-        for attribute in dir(thing):
+    def visit(owner: object, name: str, depth: int) -> None:
+        for attribute in dir(owner):
             if attribute.startswith("_") and attribute not in _SPECIAL:
                 continue
-            value = inspect.getattr_static(thing, attribute) if inspect.isclass(thing) else getattr(thing, attribute)
+            value = inspect.getattr_static(owner, attribute) if inspect.isclass(owner) else getattr(owner, attribute)
             value = getattr(value, "fget", None) or getattr(value, "__func__", value)
             path = f"{name}.{attribute}".lstrip(".")
             document = getattr(value, "__doc__", None)
             home = getattr(value, "__module__", None) or ""
             if document and (inspect.ismodule(value) or home.startswith("tensorflow")):
-                inherited = inspect.isclass(thing) and attribute not in vars(thing)
+                inherited = inspect.isclass(owner) and attribute not in vars(owner)
                 names.setdefault(inspect.cleandoc(document), []).append((inherited, len(path), path))
             if depth and (inspect.isclass(value) or inspect.ismodule(value)):
                 visit(value, path, depth - 1)
@@ -253,7 +253,7 @@ def find(text: str, promises: Sequence[Promise], clauses: Mapping[str, Clause]) 
     return [promise for promise, score in zip(promises, scores, strict=True) if score and score == max(scores)]
 
 
-def told(promise: Promise, clauses: Mapping[str, Clause], command: str) -> Iterator[str]:
+def described(promise: Promise, clauses: Mapping[str, Clause], command: str) -> Iterator[str]:
     """Lines that say of a row where its sentence stands, what it promises, and how each of its clauses is run alone.
 
     Args:
@@ -276,7 +276,7 @@ def _print_rows(text: str, command: str) -> int:
     clauses = {clause.name: clause for chapter in chapters.load() for clause in chapter.clauses}
     rows = find(text, load(), clauses)
     for promise in rows[:MOST]:
-        print(*told(promise, clauses, command), "", sep="\n")
+        print(*described(promise, clauses, command), "", sep="\n")
     print(f"{len(rows)} rows; the first {MOST} are above, more words leave fewer" if len(rows) > MOST else
           f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}" if rows else
           f"no sentence begins with {' '.join(text.split()[:FIRST])!r}, and no row has one of these words")

@@ -151,7 +151,7 @@ def capabilities_page() -> str:
     every = [capabilities.needs(program(case)) for case in cases()]
     profiles = table(["profile", "what it is", "cases", "capabilities"], (
         [f"`{name}`", what, str(sum(needs <= has for needs in every)),
-         ", ".join(f"`{one}`" for one in capabilities.TABLE if one in has)]
+         ", ".join(f"`{capability}`" for capability in capabilities.TABLE if capability in has)]
         for name, (what, has) in capabilities.PROFILES.items()))
     kinds = table(["kind", "means"], ([f"`{name}`", what] for name, what in KINDS.items()))
     levels = table(["level", "means"], LEVELS.items())
@@ -197,13 +197,13 @@ PARTS = {"statement": "Statements", "step": "Steps", "value": "Values", "functio
 
 def fields(definition: dict[str, Any]) -> dict[str, str]:
     """What a schema says of the keys of an object, or of the objects that it may be."""
-    found = dict[str, str]()
-    for one in definition.get("anyOf", [definition]):
-        shown = SCHEMA["$defs"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+    descriptions = dict[str, str]()
+    for choice in definition.get("anyOf", [definition]):
+        shown = SCHEMA["$defs"][choice["$ref"].rpartition("/")[2]] if "$ref" in choice else choice
         about = shown.get("description", "")
         for name, row in shown.get("properties", {}).items():
-            found.setdefault(name, row.get("description", about))
-    return found
+            descriptions.setdefault(name, row.get("description", about))
+    return descriptions
 
 
 def part(name: str, title: str) -> str:
@@ -220,12 +220,12 @@ def spoken() -> tuple[set[str], set[str], set[str]]:
 
     def look(tree: Any) -> None:
         if isinstance(tree, dict):
-            names.update(one for one in (tree.get("call"), tree.get("name"))
-                         if isinstance(one, str) and one.startswith("tf."))
-            methods.update(one for one in [tree.get("method")] if isinstance(one, str))
-            attributes.update(one for one in (tree.get("get"), tree.get("set")) if isinstance(one, str))
-        for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-            look(one)
+            names.update(part for part in (tree.get("call"), tree.get("name"))
+                         if isinstance(part, str) and part.startswith("tf."))
+            methods.update(part for part in [tree.get("method")] if isinstance(part, str))
+            attributes.update(part for part in (tree.get("get"), tree.get("set")) if isinstance(part, str))
+        for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+            look(part)
 
     for line in kept.FILE.read_text(encoding="utf-8").splitlines():
         look(json.loads(line)["programs"])
@@ -249,12 +249,12 @@ def protocol_page() -> str:
         ["dimensions of an array", f"{results.RANK}"],
         ["the difference of two floats that are taken to be equal", f"{comparison.ULPS} units in the last place"]])
     steps = SCHEMA["$defs"]["step"]["properties"]["operator"]["anyOf"]
-    said = {row["const"]: row["description"] for row in steps}
-    operators = table(["operator", "does"], ([f"`{name}`".replace("|", "\\|"), said[name]]
+    meanings = {row["const"]: row["description"] for row in steps}
+    operators = table(["operator", "does"], ([f"`{name}`".replace("|", "\\|"), meanings[name]]
                                              for name in replay.OPERATORS))
-    names, methods, attributes = (fill(", ".join(f"`{one}`" for one in sorted(found)), 120, break_on_hyphens=False)
-                                  for found in spoken())
-    dtypes = [*results.FLOATS, *results.COMPLEX, *sorted(results.INTS, key=lambda one: (one[0], len(one), one)),
+    names, methods, attributes = (fill(", ".join(f"`{word}`" for word in sorted(words)), 120, break_on_hyphens=False)
+                                  for words in spoken())
+    dtypes = [*results.FLOATS, *results.COMPLEX, *sorted(results.INTS, key=lambda word: (word[0], len(word), word)),
               *sorted(results.DTYPES & {"bool", "string"})]
     return f"""# The protocol
 
@@ -302,7 +302,7 @@ Null, a bool and a text are themselves. JSON has no NaN, infinity and negative z
 as a double: so these floats are the texts "nan", "inf", "-inf" and "-0.0", and integers beyond `2**53` the text of
 their digits.
 
-{fill(f"The dtypes are {', '.join(f'`{one}`' for one in dtypes)}.", 120)}
+{fill(f"The dtypes are {', '.join(f'`{dtype}`' for dtype in dtypes)}.", 120)}
 
 The kinds of errors are in [Capabilities](capabilities.md#kinds-of-errors).
 """
@@ -375,7 +375,7 @@ lie in memory. `refdist.insight.load` makes the summary, and `Recording.save` wr
 
 
 def trainers_page() -> str:
-    def said(label: str, pages: Iterable[Source]) -> str:
+    def quoted(label: str, pages: Iterable[Source]) -> str:
         return "".join(fill(f"- {label}: [{source.title}]({source.page}). {source.promise}", 120,
                             break_on_hyphens=False, break_long_words=False, subsequent_indent="  ") + "\n"
                        for source in pages)
@@ -388,7 +388,7 @@ def trainers_page() -> str:
         hang = " Whoever is silent for too long is wrong here." if clause.hang else ""
         parts.append(f"## {clause.name}\n\n" + fill(f"**{clause.rule}** {clause.level}; {jobs}.", 120) + "\n\n"
                      + fill(f"*The mistake:* {clause.mistake}{hang}", 120) + "\n\n"
-                     + said("Promised", clause.sources) + said("Said otherwise", clause.caveats))
+                     + quoted("Promised", clause.sources) + quoted("Said otherwise", clause.caveats))
     return f"""# What a trainer must do
 
 Printed from `conformance/trainers/clauses.py` by `make docs`. [Testing a trainer](testing-a-trainer.md) says how a

@@ -140,8 +140,8 @@ def judge(name: str) -> None:
 
 def verdicts_of(name: str) -> dict[str, dict[str, str]]:
     """The verdicts on a trainer, by clause."""
-    said: dict[str, dict[str, str]] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["verdicts"]
-    return said
+    by_clause: dict[str, dict[str, str]] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["verdicts"]
+    return by_clause
 
 
 def red(name: str) -> Iterator[str]:

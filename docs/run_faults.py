@@ -30,7 +30,7 @@ ABORTED, HANGS = "(the process is aborted)", "(it does not end)"
 
 def faults() -> list[dict[str, str]]:
     """The faults of the page: title, text, program, what is printed, and what comes after."""
-    return [found.groupdict() for found in SECTION.finditer(PAGE.read_text(encoding="utf-8"))]
+    return [section.groupdict() for section in SECTION.finditer(PAGE.read_text(encoding="utf-8"))]
 
 
 def outcome(program: str) -> str:
@@ -71,20 +71,20 @@ def _end(child: int) -> str:
     return f"{HANGS}\n"
 
 
-def same(expected: str, found: str) -> bool:
+def same(expected: str, printed: str) -> bool:
     """Whether a program printed what the page says, in which `...` stands for the rest of a line."""
     pattern = re.escape(expected.strip()).replace(re.escape("..."), "[^\n]*")
-    return re.fullmatch(pattern, found.strip()) is not None
+    return re.fullmatch(pattern, printed.strip()) is not None
 
 
 def seen(fault: dict[str, str]) -> tuple[bool, str]:
     """Whether one of ATTEMPTS runs of a fault's program prints what the page says, and what the last one printed."""
-    found = ""
+    printed = ""
     for _ in range(ATTEMPTS):
-        found = outcome(fault["program"])
-        if same(fault["printed"], found):
-            return True, found
-    return False, found
+        printed = outcome(fault["program"])
+        if same(fault["printed"], printed):
+            return True, printed
+    return False, printed
 
 
 def main() -> int:
@@ -94,13 +94,13 @@ def main() -> int:
 
     version, wrong = tensorflow.__version__, 0
     for fault in faults():
-        there, found = seen(fault)
+        there, printed = seen(fault)
         expected = version in fault["after"].rpartition("Seen in")[2].replace(".\n", " ").replace(",", " ").split()
-        said = "there" if there else "not there"
+        line = "there" if there else "not there"
         if there != expected:
             wrong += 1
-            said += f", and the page does not say so; it printed:\n{found}"
-        print(f"{version}: {fault['title']}: {said}", flush=True)
+            line += f", and the page does not say so; it printed:\n{printed}"
+        print(f"{version}: {fault['title']}: {line}", flush=True)
     return int(wrong > 0)
 
 

@@ -66,10 +66,10 @@ def main() -> int:
     coordinator.join()
     losses = np.array(coordinator.fetch(steps))
     tenth = max(len(losses) // 10, 1)
-    found = accuracy(model, held_out)
+    right = accuracy(model, held_out)
     print(f"mean loss of the first {tenth} steps {losses[:tenth].mean():.3f}, of the last "
-          f"{losses[-tenth:].mean():.3f}; {found:.1%} of the held-out images right")
-    if options.steps >= 1500 and found < 0.9:
+          f"{losses[-tenth:].mean():.3f}; {right:.1%} of the held-out images right")
+    if options.steps >= 1500 and right < 0.9:
         print("FAILED: less than 90 % were right", file=sys.stderr)
         return 1
     return 0

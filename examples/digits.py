@@ -134,9 +134,9 @@ def accuracy(model: Any, data: Any) -> float:
     return float((model.logits(xp, xp.asarray(x)).argmax(axis=1) == xp.asarray(labels)).mean())
 
 
-def largest_difference(one: Any, other: Any) -> float:
+def largest_difference(first: Any, second: Any) -> float:
     """Between the variables of two models."""
-    return max(float(abs(a.numpy() - b.numpy()).max()) for a, b in zip(one.variables, other.variables, strict=True))
+    return max(float(abs(a.numpy() - b.numpy()).max()) for a, b in zip(first.variables, second.variables, strict=True))
 
 
 def load() -> tuple[Any, Any]:
@@ -181,11 +181,11 @@ def main() -> int:
     for kind in (SoftmaxRegression, HiddenLayer):
         model, losses = train(many, kind, training, options, progress)
         alone, losses_alone = train(single, kind, training, options, progress)
-        found, difference = accuracy(model, held_out), largest_difference(model, alone)
-        say(f"  {kind.name}: {found:.1%} of the held-out images right; largest difference between the weights "
+        right, difference = accuracy(model, held_out), largest_difference(model, alone)
+        say(f"  {kind.name}: {right:.1%} of the held-out images right; largest difference between the weights "
             f"on {replicas} replicas and on one: {difference:.1e}; weights {fingerprint(model)}")
         curves[kind.name] = (losses, losses_alone)
-        failed |= difference > 1e-5 or (kind is HiddenLayer and options.epochs >= 40 and found < 0.95)
+        failed |= difference > 1e-5 or (kind is HiddenLayer and options.epochs >= 40 and right < 0.95)
 
     with refdist.record() as recording:
         batch = next(iter(many.experimental_distribute_dataset([(training[0][:100], training[1][:100])])))

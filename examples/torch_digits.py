@@ -40,8 +40,8 @@ def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batc
     loss.backward()
     parameters = list(model.parameters())
     # The last batch is smaller, and some workers may get no rows at all: divide by the true number.
-    mine = [loss.detach(), torch.tensor(float(len(labels))), *(parameter.grad for parameter in parameters)]
-    total, rows, *gradients = replica.all_reduce("SUM", mine)
+    sums = [loss.detach(), torch.tensor(float(len(labels))), *(parameter.grad for parameter in parameters)]
+    total, rows, *gradients = replica.all_reduce("SUM", sums)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient / rows
     optimizer.step()
@@ -72,10 +72,10 @@ def main() -> None:
         if strategy.cluster_resolver.task_id == 0:
             print(f"epoch {epoch + 1}: loss {loss / seen:.4f}")
     with torch.no_grad():
-        found = model(torch.from_numpy(x_test)).argmax(1).numpy()
+        predicted = model(torch.from_numpy(x_test)).argmax(1).numpy()
     parameters = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
     weights = hashlib.sha256(b"".join(parameters)).hexdigest()[:12]
-    print(f"worker {strategy.cluster_resolver.task_id}: {np.mean(found == y_test):.1%} of the held-out images, "
+    print(f"worker {strategy.cluster_resolver.task_id}: {np.mean(predicted == y_test):.1%} of the held-out images, "
           f"weights {weights}")
 
 

@@ -11,4 +11,4 @@ ROWS = (
     ("torch", "torch:Torch", "the collectives of torch.distributed"),
     ("jax", "jax:Jax", "the collectives of JAX"),
 )
-CLASSES = {name: f"{__name__}.{found}" for name, found, _ in ROWS}
+CLASSES = {name: f"{__name__}.{name_of_class}" for name, name_of_class, _ in ROWS}

@@ -57,7 +57,7 @@ def page(comparison: Comparison, known: Mapping[str, str], start: int) -> str:
     lines = ["# random", "", f"{comparison.one.name} and {comparison.other.name} {comparison.other.version} on "
              f"{comparison.done} programs{left_out}, seed {start}: {len(comparison.found)} classes of differences, "
              f"{len(new)} of them new.", ""]
-    lines += [f"* {found.count} times {kind} ({clause})" for kind, found in sorted(
+    lines += [f"* {times.count} times {kind} ({clause})" for kind, times in sorted(
         comparison.found.items(), key=lambda item: str(item[0])) if (clause := clause_of(kind, known))]
     lines += ["", _indented(PREAMBLE)] if new else []
     for number, kind in enumerate(new, 1):
@@ -65,12 +65,12 @@ def page(comparison: Comparison, known: Mapping[str, str], start: int) -> str:
     return "\n".join(lines)
 
 
-def _clause(comparison: Comparison, number: int, kind: Kind, found: Found, start: int) -> list[str]:
-    example = found.difference.example
+def _clause(comparison: Comparison, number: int, kind: Kind, seen: Found, start: int) -> list[str]:
+    example = seen.difference.example
     reply = comparison.one.ask(example.program())
     return [f"## random.{number}", "", f"**{kind}**", f"SHOULD. Random programs, seed {start}. The page is silent.",
-            f"On {example.strategy}.", "", f"Seen {found.count} times. {comparison.other.name} has at the end:", "",
-            f"> {found.difference.text}", "", _indented(text(example, reply.answers))]
+            f"On {example.strategy}.", "", f"Seen {seen.count} times. {comparison.other.name} has at the end:", "",
+            f"> {seen.difference.text}", "", _indented(text(example, reply.answers))]
 
 
 def _indented(source: str) -> str:

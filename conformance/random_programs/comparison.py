@@ -308,23 +308,23 @@ def first_difference(program: RandomProgram, reference: Reply, replied: Reply, s
     for i in statements:
         operation = program.statements[i][1] if i != BEFORE else "making the strategy"
         collective = COLLECTIVE.search(operation) is not None
-        for worker, (expected, found) in enumerate(pairs):
-            if i not in expected and i not in found:
+        for worker, (expected, actual) in enumerate(pairs):
+            if i not in expected and i not in actual:
                 continue
-            how = _how(expected.get(i, NOTHING), found.get(i, NOTHING), bitwise)
+            how = _how(expected.get(i, NOTHING), actual.get(i, NOTHING), bitwise)
             if how == REFUSED and collective and broken:
                 operation = "a collective after one that was refused"
             if how == UNSUPPORTED:
                 return refusal
             if not how or (how == ANOTHER_REFUSAL and refusal):
                 continue
-            result = (f"worker {worker}: " if len(pairs) > 1 else "") + shown(found.get(i, NOTHING))
+            result = (f"worker {worker}: " if len(pairs) > 1 else "") + shown(actual.get(i, NOTHING))
             beginning = replace(program, statements=program.statements[:i + 1])
             difference = Difference(_class_of(program, operation, how), beginning, result)
             if how != ANOTHER_REFUSAL:
                 return difference
             refusal = difference
-        broken |= meeting and collective and any(_error(found.get(i, NOTHING)) for _, found in pairs)
+        broken |= meeting and collective and any(_error(actual.get(i, NOTHING)) for _, actual in pairs)
     return refusal
 
 
@@ -339,9 +339,9 @@ def _class_of(program: RandomProgram, operation: str, difference: str) -> Kind:
     return Kind(name, place or _place(program.strategy), difference)
 
 
-def _how(expected: Result, found: Result, bitwise: bool) -> str:
+def _how(expected: Result, actual: Result, bitwise: bool) -> str:
     """How two results differ, in a few words without their numbers; nothing if they do not."""
-    for _, wanted, actual in places(expected, found, bitwise):
+    for _, wanted, actual in places(expected, actual, bitwise):
         errors = _error(wanted), _error(actual)
         if errors[1] == "raises unsupported":
             return UNSUPPORTED

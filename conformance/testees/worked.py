@@ -263,7 +263,7 @@ class Program:
     def steps(self, steps: Any, values: dict[Any, Any]) -> None:
         for step in steps:
             result = self.step(step, values)
-            expect(step.get("is", told(result)) == told(result), Exception, f"not as in {step}")
+            expect(step.get("is", result_of(result)) == result_of(result), Exception, f"not as in {step}")
             values[step.get("id")] = self.kept[step.get("keep")] = result
 
     def step(self, step: Any, values: dict[Any, Any]) -> Any:
@@ -328,7 +328,7 @@ def number(value: Any) -> Any:
     return str(value) if special or (isinstance(value, int) and abs(value) > 2**53) else value
 
 
-def told(value: Any) -> Any:
+def result_of(value: Any) -> Any:
     """A value as a result."""
     if type(value) in (int, float):
         return {type(value).__name__: number(value)}
@@ -336,11 +336,11 @@ def told(value: Any) -> Any:
         data = [number(element) for element in np.asarray(value).ravel().tolist()]
         return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, PerReplica):
-        return {"per_replica": list(map(told, value.parts))}
+        return {"per_replica": list(map(result_of, value.parts))}
     if isinstance(value, (list, tuple)):
-        return {type(value).__name__: list(map(told, value))}
+        return {type(value).__name__: list(map(result_of, value))}
     if isinstance(value, dict):
-        return {"dict": {key: told(item) for key, item in value.items()}}
+        return {"dict": {key: result_of(item) for key, item in value.items()}}
     return value if value is None or isinstance(value, (bool, str)) else {"object": type(value).__name__}
 
 
@@ -354,7 +354,7 @@ def answer(case: Any) -> dict[str, Any]:
         i = statement["statement"]
         try:
             program.steps(statement.get("steps", []), values)
-            result = told(program.value(statement.get("value"), values))
+            result = result_of(program.value(statement.get("value"), values))
             late = any(body.get("by", i + 1) <= i for bodies in program.demanded for body in bodies)
             expect(not late, Exception, "a function was not called")
             if i in case["observe"]:

@@ -55,8 +55,8 @@ class Contributing:
         everyone = [call.execute for call in calls]
         answers = self.execute(calls)
         for leaf in range(len(self.kinds)):
-            check(self.reducing, [one.kinds[leaf] for one in everyone], self.attempted, self.total,
-                  [one.leaves[leaf] for one in everyone])
+            check(self.reducing, [execution.kinds[leaf] for execution in executions], self.attempted, self.total,
+                  [execution.leaves[leaf] for execution in executions])
         if not self.result:
             return answers
         same = source(Of.SAME, self.attempted, reduced=True)
@@ -252,11 +252,11 @@ def _are_of_sizes(kind: ReplicaType, divisions: int, total: int) -> bool:
 
 def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType]) -> bool:
     # Whether a sum was divided by what may be the replica's number of rows, and not that of the batch.
-    everyone = sum(one.rows or 0 for one in kinds)
+    rows = sum(kind.rows or 0 for kind in kinds)
     for operation, number in kind.numbers:
         if operation is Operation.DIVIDE and (number != everyone or number == kind.rows):
             return True
-        if operation is Operation.MULTIPLY and any(one.rows and abs(number * one.rows - 1) < 1e-6 for one in kinds):
+        if operation is Operation.MULTIPLY and any(kind.rows and abs(number * kind.rows - 1) < 1e-6 for kind in kinds):
             return True
     return False
 

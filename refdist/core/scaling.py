@@ -66,7 +66,7 @@ def _scales(sources: Sequence[str], parts: Sequence[Part], count: int, multiplie
         return True  # `averaged(total, replicas)`, of a function elsewhere
     # What is divided by it elsewhere, such as a learning rate, may meet the result, or be in what is reduced.
     shares = list(_shares(program, counts, reduced, multiplied))
-    if any(isinstance(one, (ast.Attribute, ast.Subscript)) for one in shares):
+    if any(isinstance(share, (ast.Attribute, ast.Subscript)) for share in shares):
         return True  # it belongs to an object of which nothing is known
     scaled = Flow(program, shares)
     return bool(shares) and (
@@ -87,8 +87,8 @@ def _shares(program: Program, counts: _Counts, reduced: Flow, multiplied: bool) 
                 if counts.may_be(node.right):
                     yield node
             elif multiplied and isinstance(node.op, ast.Mult) and any(
-                    counts.is_computed(one) and not isinstance(other, ast.Constant)
-                    for one, other in ((node.left, node.right), (node.right, node.left))):
+                    counts.is_computed(factor) and not isinstance(otherone, ast.Constant)
+                    for factor, otherone in ((node.left, node.right), (node.right, node.left))):
                 yield node
         elif isinstance(node, ast.AugAssign) and not reduced.reaches(node.target) and (
                 (isinstance(node.op, ast.Div) and counts.may_be(node.value))
@@ -142,8 +142,8 @@ class _Counts:
                 name not in self._program.parameters(function)):
             return False
         passed = self._program.passed(function, name)
-        return passed is None or any(self.is_computed(one) or not isinstance(one, (ast.Constant, ast.BinOp, ast.Call))
-                                     for one in passed)
+        return passed is None or any(self.is_computed(value) or not isinstance(value, (ast.Constant, ast.BinOp, ast.Call))
+                                     for value in passed)
 
     def is_named(self, expression: ast.expr) -> bool:
         """Whether its text says that it is."""
@@ -174,8 +174,8 @@ def _assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:
                 elif isinstance(target, (ast.Tuple, ast.List)):
                     values = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) and len(
                         node.value.elts) == len(target.elts) else [node.value] * len(target.elts)
-                    yield from ((name_of(one), value) for one, value in zip(target.elts, values, strict=True)
-                                if isinstance(one, (ast.Name, ast.Attribute)))
+                    yield from ((name_of(part), value) for part, value in zip(target.elts, values, strict=True)
+                                if isinstance(part, (ast.Name, ast.Attribute)))
         elif isinstance(node, ast.keyword) and node.arg is not None:
             yield node.arg, node.value
 
@@ -260,8 +260,8 @@ def _is_another_number(node: ast.expr, program: Program, count: int) -> bool:
     match node:
         case ast.Constant(value=value):
             return value != count
-        case ast.Call(func=function, args=[one]):
-            return name_of(function) in _CONVERTING and _is_another_number(one, program, count)
+        case ast.Call(func=function, args=[converted]):
+            return name_of(function) in _CONVERTING and _is_another_number(converted, program, count)
         case ast.Name(id=name) | ast.Attribute(attr=name):
             values = [value for target, value in _assigned(program) if target == name]
             return "batch" in name.lower() or (bool(values) and all(
@@ -303,8 +303,8 @@ def _is_length(node: ast.expr, program: Program) -> bool:
         case ast.Call(func=ast.Name(id="max") | ast.Attribute(attr="maximum"), args=[first, second]):
             return (isinstance(second, ast.Constant) and _is_length(first, program)) or (
                 isinstance(first, ast.Constant) and _is_length(second, program))
-        case ast.Call(func=function, args=[one]):
-            return name_of(function) in _CONVERTING and _is_length(one, program)
+        case ast.Call(func=function, args=[converted]):
+            return name_of(function) in _CONVERTING and _is_length(converted, program)
         case ast.Subscript(value=ast.Attribute(attr="shape") | ast.Call(func=ast.Attribute(attr="size" | "shape")),
                            slice=ast.Constant(value=0)):
             return True
@@ -321,9 +321,9 @@ def _first_assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:
                 if isinstance(target, ast.Name):
                     yield target.id, node.value
                 elif isinstance(target, ast.Tuple):
-                    for i, one in enumerate(target.elts):
-                        if isinstance(one, ast.Name):
+                    for i, part in enumerate(target.elts):
+                        if isinstance(part, ast.Name):
                             value = (node.value.elts[i] if isinstance(node.value, ast.Tuple)
                                      and len(node.value.elts) == len(target.elts)
                                      else ast.Subscript(node.value, ast.Constant(i), ast.Load()))
-                            yield one.id, value
+                            yield part.id, value
