@@ -16,23 +16,23 @@ from .results import COMPLEX, FLOATS, INTS, Result, integer, kinds_of, real, uni
 ULPS = 2
 
 
-def differences(expected: Result, found: Result, bitwise: bool = False) -> Iterator[str]:
+def differences(expected: Result, actual: Result, bitwise: bool = False) -> Iterator[str]:
     """The places where a result differs from what was expected, as sentences: where it is, what is there."""
-    for path, wanted, actual in places(expected, found, bitwise):
-        observed = shown(actual) if isinstance(actual, dict) and "error" in actual else f"found {shown(actual)}"
+    for path, wanted, given in places(expected, actual, bitwise):
+        observed = shown(given) if isinstance(given, dict) and "error" in given else f"found {shown(given)}"
         yield f"{path}{': ' if path else ''}{observed}, expected {shown(wanted)}"
 
 
-def places(expected: Result, found: Result, bitwise: bool = False, path: str = ""
+def places(expected: Result, actual: Result, bitwise: bool = False, path: str = ""
            ) -> Iterator[tuple[str, Result, Result]]:
     """The places where a result differs from what was expected: where it is, and the two parts that are there."""
-    wanted, actual = _parts(expected), _parts(found)
-    if wanted and actual and wanted[0] == actual[0] and set(wanted[1]) == set(actual[1]):
+    wanted, given = _parts(expected), _parts(actual)
+    if wanted and given and wanted[0] == given[0] and set(wanted[1]) == set(given[1]):
         for name, part in wanted[1].items():
             separator = ", " if path and (wanted[0] == "per_replica" or not path.endswith("]")) else ""
-            yield from places(part, actual[1][name], bitwise, path + separator + name)
-    elif not _same(expected, found, bitwise):
-        yield path, expected, found
+            yield from places(part, given[1][name], bitwise, path + separator + name)
+    elif not _same(expected, actual, bitwise):
+        yield path, expected, actual
 
 
 def _parts(result: Result) -> tuple[str, dict[str, Result]] | None:
@@ -47,34 +47,34 @@ def _parts(result: Result) -> tuple[str, dict[str, Result]] | None:
     return None
 
 
-def _same(expected: Result, found: Result, bitwise: bool) -> bool:
-    if isinstance(expected, dict) and isinstance(found, dict) and "error" in expected and "error" in found:
-        return set(kinds_of(found)) <= set(kinds_of(expected))
-    if not isinstance(expected, dict) or not isinstance(found, dict) or set(expected) != set(found):
-        return type(expected) is type(found) and expected == found
+def _same(expected: Result, actual: Result, bitwise: bool) -> bool:
+    if isinstance(expected, dict) and isinstance(actual, dict) and "error" in expected and "error" in actual:
+        return set(kinds_of(actual)) <= set(kinds_of(expected))
+    if not isinstance(expected, dict) or not isinstance(actual, dict) or set(expected) != set(actual):
+        return type(expected) is type(actual) and expected == actual
     if "int" in expected:
-        return integer(expected["int"]) == integer(found["int"])
+        return integer(expected["int"]) == integer(actual["int"])
     if "float" in expected:
-        return _close(expected["float"], found["float"], "float64", bitwise)
+        return _close(expected["float"], actual["float"], "float64", bitwise)
     if "dtype" not in expected:
-        return expected == found
+        return expected == actual
     dtype = str(expected["dtype"])
-    if dtype != found["dtype"] or expected["shape"] != found["shape"]:
+    if dtype != actual["dtype"] or expected["shape"] != actual["shape"]:
         return False
-    wanted, actual = expected["data"], found["data"]
-    assert isinstance(wanted, list) and isinstance(actual, list)
+    wanted, given = expected["data"], actual["data"]
+    assert isinstance(wanted, list) and isinstance(given, list)
     if dtype in COMPLEX:
-        return all(_close(a, b, COMPLEX[dtype], bitwise) for x, y in zip(wanted, actual, strict=True)
+        return all(_close(a, b, COMPLEX[dtype], bitwise) for x, y in zip(wanted, given, strict=True)
                    if isinstance(x, list) and isinstance(y, list) for a, b in zip(x, y, strict=True))
     if dtype in FLOATS:
-        return all(_close(x, y, dtype, bitwise) for x, y in zip(wanted, actual, strict=True))
+        return all(_close(x, y, dtype, bitwise) for x, y in zip(wanted, given, strict=True))
     if dtype in INTS:
-        return [integer(x) for x in wanted] == [integer(y) for y in actual]
-    return wanted == actual
+        return [integer(x) for x in wanted] == [integer(y) for y in given]
+    return wanted == given
 
 
-def _close(expected: Result, found: Result, dtype: str, bitwise: bool) -> bool:
-    a, b = real(expected), real(found)
+def _close(expected: Result, actual: Result, dtype: str, bitwise: bool) -> bool:
+    a, b = real(expected), real(actual)
     if a is None or b is None:
         return False
     if math.isnan(a) or math.isnan(b):

@@ -220,12 +220,12 @@ def spoken() -> tuple[set[str], set[str], set[str]]:
 
     def look(tree: Any) -> None:
         if isinstance(tree, dict):
-            names.update(part for part in (tree.get("call"), tree.get("name"))
-                         if isinstance(part, str) and part.startswith("tf."))
-            methods.update(part for part in [tree.get("method")] if isinstance(part, str))
-            attributes.update(part for part in (tree.get("get"), tree.get("set")) if isinstance(part, str))
-        for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-            look(part)
+            names.update(word for word in (tree.get("call"), tree.get("name"))
+                         if isinstance(word, str) and word.startswith("tf."))
+            methods.update(word for word in [tree.get("method")] if isinstance(word, str))
+            attributes.update(word for word in (tree.get("get"), tree.get("set")) if isinstance(word, str))
+        for branch in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+            look(branch)
 
     for line in kept.FILE.read_text(encoding="utf-8").splitlines():
         look(json.loads(line)["programs"])
@@ -254,7 +254,7 @@ def protocol_page() -> str:
                                              for name in replay.OPERATORS))
     names, methods, attributes = (fill(", ".join(f"`{word}`" for word in sorted(words)), 120, break_on_hyphens=False)
                                   for words in spoken())
-    dtypes = [*results.FLOATS, *results.COMPLEX, *sorted(results.INTS, key=lambda word: (word[0], len(word), word)),
+    dtypes = [*results.FLOATS, *results.COMPLEX, *sorted(results.INTS, key=lambda dtype: (dtype[0], len(dtype), dtype)),
               *sorted(results.DTYPES & {"bool", "string"})]
     return f"""# The protocol
 

@@ -96,11 +96,11 @@ def main() -> int:
     for fault in faults():
         there, printed = seen(fault)
         expected = version in fault["after"].rpartition("Seen in")[2].replace(".\n", " ").replace(",", " ").split()
-        line = "there" if there else "not there"
+        verdict = "there" if there else "not there"
         if there != expected:
             wrong += 1
-            line += f", and the page does not say so; it printed:\n{printed}"
-        print(f"{version}: {fault['title']}: {line}", flush=True)
+            verdict += f", and the page does not say so; it printed:\n{printed}"
+        print(f"{version}: {fault['title']}: {verdict}", flush=True)
     return int(wrong > 0)
 
 

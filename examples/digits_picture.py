@@ -19,9 +19,10 @@ def draw(curves: dict[str, tuple[Sequence[float], Sequence[float]]], events: Seq
          path: Path) -> Path:
     """Draws {model: (losses on many, losses on one)} and the events of one step; returns the path."""
     figure, (above, below) = pyplot.subplots(2, 1, figsize=(10, 7.5), height_ratios=[3, 2])
-    for name, (several, single) in curves.items():
-        line, = above.plot(range(1, len(several) + 1), several, linewidth=5, alpha=0.35, label=f"{name}, {replicas} replicas")
-        above.plot(range(1, len(single) + 1), single, color=line.get_color(), linewidth=1, label=f"{name}, single device")
+    for name, (several, alone) in curves.items():
+        line, = above.plot(range(1, len(several) + 1), several, linewidth=5, alpha=0.35,
+                           label=f"{name}, {replicas} replicas")
+        above.plot(range(1, len(alone) + 1), alone, color=line.get_color(), linewidth=1, label=f"{name}, one device")
     above.set(xlabel="epoch", ylabel="mean cross entropy", yscale="log", title="Training on handwritten digits")
     above.legend()
     timeline(below, events, replicas)

@@ -40,8 +40,8 @@ def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batc
     loss.backward()
     parameters = list(model.parameters())
     # The last batch is smaller, and some workers may get no rows at all: divide by the true number.
-    sums = [loss.detach(), torch.tensor(float(len(labels))), *(parameter.grad for parameter in parameters)]
-    total, rows, *gradients = replica.all_reduce("SUM", sums)
+    own_sums = [loss.detach(), torch.tensor(float(len(labels))), *(parameter.grad for parameter in parameters)]
+    total, rows, *gradients = replica.all_reduce("SUM", own_sums)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient / rows
     optimizer.step()

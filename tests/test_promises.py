@@ -131,8 +131,8 @@ def test_pages_are_named_after_the_class_that_defines_them() -> None:
     class A(Base):
         """Another strategy."""
 
-    for thing in (Base, A, Base.run, Base.extended.fget, Base._private):
-        thing.__module__ = "tensorflow.python"  # type: ignore[union-attr]
+    for documented in (Base, A, Base.run, Base.extended.fget, Base._private):
+        documented.__module__ = "tensorflow.python"  # type: ignore[union-attr]
     module: Any = SimpleNamespace(Base=Base, A=A)
     assert promises.pages(module) == {"Base": "A strategy.", "A": "Another strategy.", "Base.run": "Runs a function.",
                                       "Base.extended": "More."}
@@ -213,4 +213,4 @@ def test_what_is_found_says_how_each_clause_is_run_alone(capsys: pytest.CaptureF
 
 def test_a_sentence_without_a_clause_says_why() -> None:
     rows = [row for row in promises.load() if row.reason == "hardware" and not row.remark]
-    assert f"  no clause: {promises.REASONS['hardware']}" in promises.told(rows[0], CLAUSES, "")
+    assert f"  no clause: {promises.REASONS['hardware']}" in promises.described(rows[0], CLAUSES, "")

@@ -57,7 +57,7 @@ def page(comparison: Comparison, known: Mapping[str, str], start: int) -> str:
     lines = ["# random", "", f"{comparison.one.name} and {comparison.other.name} {comparison.other.version} on "
              f"{comparison.done} programs{left_out}, seed {start}: {len(comparison.found)} classes of differences, "
              f"{len(new)} of them new.", ""]
-    lines += [f"* {times.count} times {kind} ({clause})" for kind, times in sorted(
+    lines += [f"* {seen.count} times {kind} ({clause})" for kind, seen in sorted(
         comparison.found.items(), key=lambda item: str(item[0])) if (clause := clause_of(kind, known))]
     lines += ["", _indented(PREAMBLE)] if new else []
     for number, kind in enumerate(new, 1):

@@ -341,19 +341,19 @@ def _class_of(program: RandomProgram, operation: str, difference: str) -> Kind:
 
 def _how(expected: Result, actual: Result, bitwise: bool) -> str:
     """How two results differ, in a few words without their numbers; nothing if they do not."""
-    for _, wanted, actual in places(expected, actual, bitwise):
-        errors = _error(wanted), _error(actual)
+    for _, wanted, part in places(expected, actual, bitwise):
+        errors = _error(wanted), _error(part)
         if errors[1] == "raises unsupported":
             return UNSUPPORTED
         if any(errors):
             return f"{errors[1] or 'a result'} instead of {errors[0] or 'a result'}" if errors[0] != errors[1] \
                 else ANOTHER_REFUSAL
-        kinds = _kind(wanted), _kind(actual)
+        kinds = _kind(wanted), _kind(part)
         if kinds[0] != kinds[1]:
             return f"{kinds[1]} instead of {kinds[0]}"
-        if isinstance(wanted, dict) and isinstance(actual, dict) and wanted.get("dtype") != actual.get("dtype"):
-            return f"dtype {actual['dtype']} instead of {wanted['dtype']}"
-        if isinstance(wanted, dict) and isinstance(actual, dict) and wanted.get("shape") != actual.get("shape"):
+        if isinstance(wanted, dict) and isinstance(part, dict) and wanted.get("dtype") != part.get("dtype"):
+            return f"dtype {part['dtype']} instead of {wanted['dtype']}"
+        if isinstance(wanted, dict) and isinstance(part, dict) and wanted.get("shape") != part.get("shape"):
             return "another shape"
         return f"another {kinds[0]}"
     return ""

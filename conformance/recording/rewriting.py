@@ -147,14 +147,14 @@ def names(recorder: Recorder) -> tuple[dict[str, Any], Callable[[], None]]:
         return importlib.__import__(name, globals, locals, fromlist, level)
 
     names = {**vars(builtins), "__import__": imported, "isinstance": is_instance, "hasattr": has,
-            "len": passing("length", len), "callable": passing("callable", callable), "type": passing("type", type),
-            "round": passing("round", round), "open": environment.open,
-            **{kind.__name__: conversion(kind, name)
-               for kind, name in ((int, "int"), (float, "float"), (str, "text"), (list, "list"), (tuple, "tuple"))},
-            "bool": conversion(bool, "bool"),
-            "__is__": is_, "__is_not__": lambda value, other: is_not(is_(value, other)), "__in__": is_in,
-            "__not_in__": lambda value, many: is_not(is_in(value, many)), "__not__": is_not, "__text__": text,
-            "__classes__": classes}
+             "len": passing("length", len), "callable": passing("callable", callable), "type": passing("type", type),
+             "round": passing("round", round), "open": environment.open,
+             **{kind.__name__: conversion(kind, name)
+                for kind, name in ((int, "int"), (float, "float"), (str, "text"), (list, "list"), (tuple, "tuple"))},
+             "bool": conversion(bool, "bool"),
+             "__is__": is_, "__is_not__": lambda value, other: is_not(is_(value, other)), "__in__": is_in,
+             "__not_in__": lambda value, many: is_not(is_in(value, many)), "__not__": is_not, "__text__": text,
+             "__classes__": classes}
     return {"__builtins__": names}, environment.remove
 
 

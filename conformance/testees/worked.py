@@ -4,7 +4,7 @@
 
 It shares only JSON with the suite. `Run`, `Strategy` and `ReplicaContext` are the implementation: replicas are threads,
 and in a collective wait at a barrier, where the last to come combines what all have given. `Program` carries out the
-steps of a case, and `told` makes results of values. What is not implemented raises NotImplementedError.
+steps of a case, and `result_of` makes results of values. What is not implemented raises NotImplementedError.
 """
 
 from __future__ import annotations

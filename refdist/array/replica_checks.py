@@ -52,7 +52,7 @@ class Contributing:
         self.result = result
 
     def __call__(self, calls: Sequence[Any]) -> Sequence[Any]:
-        everyone = [call.execute for call in calls]
+        executions = [call.execute for call in calls]
         answers = self.execute(calls)
         for leaf in range(len(self.kinds)):
             check(self.reducing, [execution.kinds[leaf] for execution in executions], self.attempted, self.total,
@@ -252,11 +252,12 @@ def _are_of_sizes(kind: ReplicaType, divisions: int, total: int) -> bool:
 
 def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType]) -> bool:
     # Whether a sum was divided by what may be the replica's number of rows, and not that of the batch.
-    rows = sum(kind.rows or 0 for kind in kinds)
+    total = sum(other.rows or 0 for other in kinds)
     for operation, number in kind.numbers:
-        if operation is Operation.DIVIDE and (number != everyone or number == kind.rows):
+        if operation is Operation.DIVIDE and (number != total or number == kind.rows):
             return True
-        if operation is Operation.MULTIPLY and any(kind.rows and abs(number * kind.rows - 1) < 1e-6 for kind in kinds):
+        if operation is Operation.MULTIPLY and any(
+                other.rows and abs(number * other.rows - 1) < 1e-6 for other in kinds):
             return True
     return False
 

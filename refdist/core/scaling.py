@@ -87,8 +87,8 @@ def _shares(program: Program, counts: _Counts, reduced: Flow, multiplied: bool) 
                 if counts.may_be(node.right):
                     yield node
             elif multiplied and isinstance(node.op, ast.Mult) and any(
-                    counts.is_computed(factor) and not isinstance(otherone, ast.Constant)
-                    for factor, otherone in ((node.left, node.right), (node.right, node.left))):
+                    counts.is_computed(factor) and not isinstance(other, ast.Constant)
+                    for factor, other in ((node.left, node.right), (node.right, node.left))):
                 yield node
         elif isinstance(node, ast.AugAssign) and not reduced.reaches(node.target) and (
                 (isinstance(node.op, ast.Div) and counts.may_be(node.value))
@@ -142,8 +142,8 @@ class _Counts:
                 name not in self._program.parameters(function)):
             return False
         passed = self._program.passed(function, name)
-        return passed is None or any(self.is_computed(value) or not isinstance(value, (ast.Constant, ast.BinOp, ast.Call))
-                                     for value in passed)
+        return passed is None or any(
+            self.is_computed(value) or not isinstance(value, (ast.Constant, ast.BinOp, ast.Call)) for value in passed)
 
     def is_named(self, expression: ast.expr) -> bool:
         """Whether its text says that it is."""
