@@ -126,21 +126,21 @@ class Outcome(NamedTuple):
 
 def tree(launcher: int, way: str = "launch") -> dict[str, list[int]]:
     """The processes of a job, by their kind, in the order of the ranks."""
-    found = {"launcher": [launcher] if way == "launch" else []}
+    groups = {"launcher": [launcher] if way == "launch" else []}
     if way == "launch":
-        found["mpiexec"] = [pid for pid in processes.children(launcher) if runs(pid, "mpiexec")]
+        groups["mpiexec"] = [pid for pid in processes.children(launcher) if runs(pid, "mpiexec")]
     else:
-        found["mpiexec"] = [launcher]
+        groups["mpiexec"] = [launcher]
     # A process that has not yet begun its program is still that of its parent.
-    found["proxy"] = [pid for one in found["mpiexec"] for pid in processes.children(one)
-                      if runs(pid, "hydra_pmi_proxy")]
-    started = [pid for one in found["proxy"] for pid in processes.children(one)
+    groups["proxy"] = [pid for parent in groups["mpiexec"] for pid in processes.children(parent)
+                       if runs(pid, "hydra_pmi_proxy")]
+    started = [pid for parent in groups["proxy"] for pid in processes.children(parent)
                if runs(pid, os.path.basename(sys.executable))]
     # Under plain mpiexec a process becomes a supervisor when it has forked.
-    found["supervisor"] = [pid for pid in started if way == "launch" or processes.children(pid)]
-    found["worker"] = [pid for one in found["supervisor"] for pid in processes.children(one)[:1]] or [
+    groups["supervisor"] = [pid for pid in started if way == "launch" or processes.children(pid)]
+    groups["worker"] = [pid for parent in groups["supervisor"] for pid in processes.children(parent)[:1]] or [
         pid for pid in started if way != "launch"]
-    return found
+    return groups
 
 
 def runs(pid: int, program: str) -> bool:
@@ -155,10 +155,10 @@ def runs(pid: int, program: str) -> bool:
 def variable(pid: int, name: str) -> str:
     """A variable in the environment with which a process was started."""
     try:
-        found = re.search(rf"(?:^|\0){name}=([^\0]*)", Path(f"/proc/{pid}/environ").read_text(errors="replace"))
+        match = re.search(rf"(?:^|\0){name}=([^\0]*)", Path(f"/proc/{pid}/environ").read_text(errors="replace"))
     except OSError:
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 def processes_of(run: str) -> list[int]:
@@ -173,12 +173,12 @@ def left_of(run: str) -> list[str]:
     return [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in processes_of(run)]
 
 
-def becomes(found: Callable[[], object], seconds: float) -> bool:
-    """Whether this is found to be so within some seconds."""
+def becomes(condition: Callable[[], object], seconds: float) -> bool:
+    """Whether it comes to be so within some seconds."""
     until = time.monotonic() + seconds
-    while not found() and time.monotonic() < until:
+    while not condition() and time.monotonic() < until:
         time.sleep(0.02)
-    return bool(found())
+    return bool(condition())
 
 
 def hit(source: random.Random) -> Outcome:
@@ -275,13 +275,14 @@ def own_places(program: str, arguments: list[str]) -> None:
 def table(outcomes: list[Outcome], column: str) -> str:
     """What was done how often, and how often it went wrong."""
     groups = collections.defaultdict(list)
-    for one in outcomes:
-        groups[getattr(one, column)].append(one)
+    for outcome in outcomes:
+        groups[getattr(outcome, column)].append(outcome)
     return "\n".join(f"{name:14} {len(runs):4} runs ({100 * len(runs) / len(outcomes):3.0f} %), "
-                     f"{sum(bool(one.wrong) for one in runs):3} wrong, "
-                     f"{sum(bool(one.unnamed) for one in runs):3} unnamed; "
-                     f"ended after {sorted(one.took for one in runs)[len(runs) // 2]:5.1f} s (median), "
-                     f"{max(one.took for one in runs):5.1f} s (longest)" for name, runs in sorted(groups.items()))
+                     f"{sum(bool(outcome.wrong) for outcome in runs):3} wrong, "
+                     f"{sum(bool(outcome.unnamed) for outcome in runs):3} unnamed; "
+                     f"ended after {sorted(outcome.took for outcome in runs)[len(runs) // 2]:5.1f} s (median), "
+                     f"{max(outcome.took for outcome in runs):5.1f} s (longest)"
+                     for name, runs in sorted(groups.items()))
 
 
 def main(arguments: list[str]) -> int:
@@ -303,15 +304,15 @@ def main(arguments: list[str]) -> int:
         assert share.stdout is not None
         for line in share.stdout:
             run, *words = json.loads(line)
-            outcomes.append(found := Outcome(*words))
-            if found.wrong:
-                print(f"run {run}: {found.signal} to {found.victim} under {found.way}, at {found.moment!r}, ended "
-                      f"after {found.took:.1f} s: " + "; ".join(found.wrong), flush=True)
+            outcomes.append(outcome := Outcome(*words))
+            if outcome.wrong:
+                print(f"run {run}: {outcome.signal} to {outcome.victim} under {outcome.way}, at {outcome.moment!r}, "
+                      f"ended after {outcome.took:.1f} s: " + "; ".join(outcome.wrong), flush=True)
     for column in ("way", "victim", "signal", "moment"):
         print(f"\n{table(outcomes, column)}")
-    for why, count in collections.Counter(one.unnamed for one in outcomes if one.unnamed).most_common():
+    for why, count in collections.Counter(outcome.unnamed for outcome in outcomes if outcome.unnamed).most_common():
         print(f"\n{count} times: {why}")
-    return int(any(one.wrong for one in outcomes) or len(outcomes) < options.runs)
+    return int(any(outcome.wrong for outcome in outcomes) or len(outcomes) < options.runs)
 
 
 if __name__ == "__main__":

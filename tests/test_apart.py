@@ -40,10 +40,10 @@ def run(command: list[str], folder: Path, **variables: str) -> tuple[int, str]:
 
 def report(folder: Path) -> dict[str, Any]:
     """The report without the command that is printed below failures."""
-    found: dict[str, Any] = json.loads((folder / "told" / "report.json").read_text())
-    for facts in found["runs"].values():
+    contents: dict[str, Any] = json.loads((folder / "told" / "report.json").read_text())
+    for facts in contents["runs"].values():
         del facts["command"]
-    return found
+    return contents
 
 
 @pytest.mark.slow

@@ -309,7 +309,7 @@ def by_matching() -> Any:
 
 @construct
 def with_other_types_in_one_place() -> Any:
-    return [thing.method() for thing in (Meets(), Inherits(), Meets(), Inherits())]
+    return [instance.method() for instance in (Meets(), Inherits(), Meets(), Inherits())]
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

@@ -177,20 +177,20 @@ def launch(workers: int, *arguments: str, **environment: str) -> subprocess.Comp
 
 def processes_of(run: str) -> list[int]:
     """The processes of a run."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if f"REFDIST_TEST_RUN={run}".encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
-def becomes(found: Callable[[], bool], seconds: float = HANG) -> bool:
-    """Whether this is found to be so within some seconds."""
+def becomes(condition: Callable[[], bool], seconds: float = HANG) -> bool:
+    """Whether it comes to be so within some seconds."""
     until = time.monotonic() + seconds
-    while not found() and time.monotonic() < until:
+    while not condition() and time.monotonic() < until:
         time.sleep(0.05)
-    return found()
+    return condition()
 
 
 def left_of(run: str) -> list[str]:
@@ -260,8 +260,8 @@ def test_a_fault_is_said_and_nothing_is_left(row: Row, way: str, tmp_path: Path)
     text = done.stderr if alone else put_together(done.stderr)
     assert status in (None, done.returncode), text
     for pattern in says:
-        found = len(re.findall(pattern, text, re.MULTILINE))
-        assert found == 1 or (alone and found), f"{pattern} in\n{text}"
+        count = len(re.findall(pattern, text, re.MULTILINE))
+        assert count == 1 or (alone and count), f"{pattern} in\n{text}"
     # OpenMPI ends a stopped worker by letting it go on, and MPICH's Abort returns before the launcher kills all.
     if row.kind not in ("stop", "abort"):
         assert done.stdout.count("came through") == (3 if row.status == 0 or row.kind.startswith("ending ") else 0)
@@ -522,7 +522,7 @@ def test_one_sigterm_ends_workers_that_are_stopped(way: str, tmp_path: Path) -> 
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run}
     options(MPIEXEC, env)
     job = subprocess.Popen([*program, str(script)], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert becomes(lambda: [found.state for found in map(processes.facts, processes_of(run)) if found].count("T") == 3)
+    assert becomes(lambda: [facts.state for facts in map(processes.facts, processes_of(run)) if facts].count("T") == 3)
     job.send_signal(signal.SIGTERM)
     _, text = job.communicate(timeout=HANG)
     assert (job.returncode, text) == (143, "[workers 0-2] ended by SIGTERM, which the launcher passed on\n"), text
@@ -678,7 +678,7 @@ PROXY_DIED = "hydra_pmi_proxy (process 7) died"
 
 
 @pytest.mark.parametrize(("code", "proxy_s_end", "status", "line"), [
-    *((code, seen, *said) for seen in ("", PROXY_DIED) for code, *said in [
+    *((code, seen, *rest) for seen in ("", PROXY_DIED) for code, *rest in [
         (0, 0, ""), (9, 137, WAS_KILLED), (11, 137, WAS_KILLED),
         (15, 143, "mpiexec ended with exit status 15, as of SIGTERM, before workers 0-2 had started"),
         (1, 1, "mpiexec ended with exit status 1 before workers 0-2 had started"),
@@ -857,8 +857,8 @@ def test_a_worker_that_was_told_to_end_is_known_to_have_been_told(monkeypatch: p
 
 
 def test_a_worker_that_is_stopped_is_late_only_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    supervisor, said, killed = Supervisor(), list[str](), list[int]()
-    monkeypatch.setattr(supervisor, "_report", lambda text, *_, **__: said.append(text))
+    supervisor, reported, killed = Supervisor(), list[str](), list[int]()
+    monkeypatch.setattr(supervisor, "_report", lambda text, *_, **__: reported.append(text))
     monkeypatch.setattr(supervisor, "_tell", lambda _: None)
     monkeypatch.setattr("refdist.backends.mpi.processes.kill", killed.append)
     supervisor._child, supervisor._limit, supervisor._wanted = 7, 4.0, 4.0
@@ -872,10 +872,11 @@ def test_a_worker_that_is_stopped_is_late_only_for_the_others(monkeypatch: pytes
     now_is(stopped)
     supervisor._times(0.0, 5.0)
     supervisor._answered({"answer": "late", "status": 70})
-    assert (said, killed) == ([], [])
+    assert (reported, killed) == ([], [])
     now_is(goes_on)
     supervisor._times(0.0, 4.0)  # from now on it waits as the others do
-    assert (len(said), killed) == (1, [7]) and said[0].startswith("[RD01] starting: not all workers arrived within 4 s")
+    assert (len(reported), killed) == (1, [7])
+    assert reported[0].startswith("[RD01] starting: not all workers arrived within 4 s")
 
 
 def test_a_job_does_not_end_before_its_report_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

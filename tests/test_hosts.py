@@ -27,12 +27,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("machine")]
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: Any) -> Iterator[Namespaces]:
-    found = Namespaces(3, tmp_path_factory.mktemp("hosts"))
-    why = found.why_not()
+    namespaces = Namespaces(3, tmp_path_factory.mktemp("hosts"))
+    why = namespaces.why_not()
     if why is not None:
         pytest.skip(why)
-    yield found
-    found.remove()
+    yield namespaces
+    namespaces.remove()
 
 
 def variables(**more: str) -> dict[str, str]:

@@ -67,25 +67,25 @@ class Liar(InProcess):
 
 
 def test_a_difference_of_the_last_bit_counts_where_all_bits_do() -> None:
-    one = RandomProgram("Default", (("tf.constant(0.1)", "a constant"),))
+    program = RandomProgram("Default", (("tf.constant(0.1)", "a constant"),))
     exact, next_to_it = (Reply([{0: {"dtype": "float32", "shape": [], "data": [number]}}])
                          for number in (0.10000000149011612, 0.10000000894069672))
-    assert first_difference(one, exact, next_to_it, range(1)) is None
-    found = first_difference(one, exact, next_to_it, range(1), bitwise=True)
-    assert found is not None and str(found.kind) == "a constant @ Default 1: another array"
-    assert first_difference(one, exact, exact, range(1), bitwise=True) is None
+    assert first_difference(program, exact, next_to_it, range(1)) is None
+    difference = first_difference(program, exact, next_to_it, range(1), bitwise=True)
+    assert difference is not None and str(difference.kind) == "a constant @ Default 1: another array"
+    assert first_difference(program, exact, exact, range(1), bitwise=True) is None
 
 
 def reversed_gather(right: Callable[..., Any]) -> Callable[..., Any]:
     def all_gather(*args: Any, **kwargs: Any) -> Any:
-        return refdist.nest.map_structure(lambda one: one[::-1], right(*args, **kwargs))
+        return refdist.nest.map_structure(lambda gathered: gathered[::-1], right(*args, **kwargs))
     return all_gather
 
 
 def double_mean(right: Callable[..., Any]) -> Callable[..., Any]:
     def reduce(self: Any, op: Any, value: Any, axis: Any = None) -> Any:
-        found = right(self, op, value, axis=axis)
-        return refdist.nest.map_structure(lambda one: one.astype("float64"), found) if op == "MEAN" else found
+        reduced = right(self, op, value, axis=axis)
+        return refdist.nest.map_structure(lambda array: array.astype("float64"), reduced) if op == "MEAN" else reduced
     return reduce
 
 
@@ -121,10 +121,10 @@ def one_each(*words: str) -> Callable[[Kind], bool]:
     left = list(words)
 
     def shrink(kind: Kind) -> bool:
-        found = next((word for word in left if word in str(kind)), None)
-        if found:
-            left.remove(found)
-        return found is not None
+        match = next((word for word in left if word in str(kind)), None)
+        if match:
+            left.remove(match)
+        return match is not None
 
     return shrink
 
@@ -150,7 +150,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_programs_are_those_of_every_operation() -> None:
     programs = drawn(PROGRAMS)
-    names = " ".join(name for one in programs for _, name in one.statements)
+    names = " ".join(name for program in programs for _, name in program.statements)
     for word in ("all_reduce of", "all_gather of", "all_reduce twice", "run with", "reduce of", "gather of",
                  " reduce_to", "batch_reduce_to", "local results", "merge_call", "broadcast_to", "values from a",
                  "HierarchicalCopyAllReduce", "ReductionToOneDevice", "a dataset of", "a dataset function of",
@@ -161,17 +161,17 @@ def test_programs_are_those_of_every_operation() -> None:
                  "a generator from the state of another", "nest.map_structure", "nest.flatten", "an attrs object",
                  "a named tuple", "a dataclass", "a dataset of number", "of complex64", "from a NumPy array"):
         assert word in names, word
-    assert max(len(one.statements) for one in programs) >= 20
-    assert {one.strategy for one in programs} == set(operations.STRATEGIES)
+    assert max(len(program.statements) for program in programs) >= 20
+    assert {program.strategy for program in programs} == set(operations.STRATEGIES)
 
 
 def test_every_statement_is_one_and_has_a_result() -> None:
     honest = InProcess(Simulated())
     errors = 0
-    for one in drawn(PROGRAMS)[:60]:
-        program = one.program()
+    for drawn_program in drawn(PROGRAMS)[:60]:
+        program = drawn_program.program()
         body = ast.parse(program.example.source).body
-        assert len(body) == len(one.statements)
+        assert len(body) == len(drawn_program.statements)
         assert [i for i in range(len(body)) if not isinstance(body[i], ast.FunctionDef)] == list(program.observe)
         reply = honest.ask(program)
         assert not reply.outcome, reply
@@ -181,9 +181,9 @@ def test_every_statement_is_one_and_has_a_result() -> None:
                     errors += 1
                     # What refdist does not expect is a fault of the program, or of refdist.
                     assert result["error"] != "crash" or "NameError" in str(result["message"]) \
-                        or "on purpose" in str(result["message"]), (one.statements[i], result)
+                        or "on purpose" in str(result["message"]), (drawn_program.statements[i], result)
         if all(set(answer) == set(program.observe) for answer in reply.answers):
-            verdict = judge(case_of(one, reply), reply.answers)
+            verdict = judge(case_of(drawn_program, reply), reply.answers)
             assert verdict.outcome in ("passed", "unsupported"), verdict
     assert errors > 30
 
@@ -326,10 +326,10 @@ def test_errors_and_a_lost_process_are_differences(only: Callable[..., None]) ->
             crashes = ".all_gather(" in program.example.source
             return Reply([], "errored", "it has ended with exit status 1") if crashes else super().ask(program, case)
 
-    found = compared(Crashing(Simulated()), 20, shrink=one_each("all_gather")).found
-    assert found and all(kind.difference == "it has ended with exit status N" for kind in found)
-    assert all("all_gather" in kind.operation for kind in found)
-    assert all(".all_gather(" in one.difference.example.program().example.source for one in found.values())
+    classes = compared(Crashing(Simulated()), 20, shrink=one_each("all_gather")).found
+    assert classes and all(kind.difference == "it has ended with exit status N" for kind in classes)
+    assert all("all_gather" in kind.operation for kind in classes)
+    assert all(".all_gather(" in seen.difference.example.program().example.source for seen in classes.values())
     only(variables.scattered_of_any_dtype)
     raising = compared(Liar((refdist.Variable, "scatter_add", without_scatter)), 20).found
     assert {kind.difference for kind in raising} == {"a refusal instead of a result", "another refusal"}
@@ -344,9 +344,9 @@ def test_what_differs_only_after_other_programs_is_reported_with_them() -> None:
                 return reply
             return Reply([{**answer, max(answer): None} for answer in reply.answers])
 
-    found = compared(Tired(Simulated()), 40).found
-    assert found and all(kind.operation == "anything after other programs" for kind in found)
-    assert all(len(one.difference.example.program().observe) >= 80 for one in found.values())
+    classes = compared(Tired(Simulated()), 40).found
+    assert classes and all(kind.operation == "anything after other programs" for kind in classes)
+    assert all(len(seen.difference.example.program().observe) >= 80 for seen in classes.values())
 
 
 @pytest.mark.parametrize(("operations", "refused", "operation"), [
@@ -358,29 +358,29 @@ def test_what_differs_only_after_other_programs_is_reported_with_them() -> None:
 @pytest.mark.parametrize("strategy", ["Mirrored 2", "MultiWorker 2x1"])
 def test_a_collective_after_a_refused_one_is_of_one_class(operations: tuple[str, str], refused: bool, operation: str,
                                                           strategy: str) -> None:
-    one = RandomProgram(strategy, tuple((f"{name}()", what) for name, what in zip("ab", operations, strict=True)))
+    program = RandomProgram(strategy, tuple((f"{name}()", what) for name, what in zip("ab", operations, strict=True)))
     error: Result = {"error": "value", "message": ""}
     first = error if refused else 1
     workers = 2 if strategy.startswith("MultiWorker") else 1
     replies = [Reply([{0: first, 1: second}] * workers) for second in (2, error)]
-    found = first_difference(one, *replies, range(2))
-    assert found and found.kind == Kind(operation, strategy.split()[0], "a refusal instead of a result")
-    alone = first_difference(one, *replies, range(1, 2))
+    difference = first_difference(program, *replies, range(2))
+    assert difference and difference.kind == Kind(operation, strategy.split()[0], "a refusal instead of a result")
+    alone = first_difference(program, *replies, range(1, 2))
     assert alone and alone.kind.operation == operations[1]
 
 
 @pytest.mark.parametrize("strategy", ["Central 2", "Mirrored 1", "OneDevice"])
 def test_a_refused_collective_leaves_nothing_behind_where_replicas_do_not_meet(strategy: str) -> None:
-    one = RandomProgram(strategy, (("a()", "all_gather of an array"), ("b()", "reduce_to of a nest")))
+    program = RandomProgram(strategy, (("a()", "all_gather of an array"), ("b()", "reduce_to of a nest")))
     error: Result = {"error": "value", "message": ""}
-    found = first_difference(one, Reply([{0: error, 1: 2}]), Reply([{0: error, 1: error}]), range(2))
-    assert found and found.kind.operation == "reduce_to of a nest"
+    difference = first_difference(program, Reply([{0: error, 1: 2}]), Reply([{0: error, 1: error}]), range(2))
+    assert difference and difference.kind.operation == "reduce_to of a nest"
 
 
 def test_which_refusal_it_is_counts_only_for_errors_that_a_program_raises() -> None:
-    found = compared(Liar((refdist.Strategy, "run", of_another_kind)), 40).found
-    refusals = {kind for kind in found if kind.difference == "another refusal"}
-    own = set(found) - refusals
+    classes = compared(Liar((refdist.Strategy, "run", of_another_kind)), 40).found
+    refusals = {kind for kind in classes if kind.difference == "another refusal"}
+    own = set(classes) - refusals
     assert own and {kind.difference for kind in own} == {"raises lookup instead of raises value"}
     assert all(kind.operation.startswith("an error in") for kind in own)
     assert refusals and not any(kind.operation.startswith("an error in") for kind in refusals
@@ -392,8 +392,8 @@ def test_another_refusal_hides_nothing_that_follows(only: Callable[..., None]) -
     only(*LIED_ABOUT)
     alone = compared(Liar(REDUCE), 20).found
     both = compared(Liar(REDUCE, (refdist.Strategy, "run", of_another_kind)), 20).found
-    assert {kind: one.count for kind, one in both.items() if kind in alone} \
-        == {kind: one.count for kind, one in alone.items()}
+    assert {kind: seen.count for kind, seen in both.items() if kind in alone} \
+        == {kind: seen.count for kind, seen in alone.items()}
 
 
 def test_known_classes_are_counted_and_not_looked_at(only: Callable[..., None]) -> None:
@@ -405,13 +405,13 @@ def test_known_classes_are_counted_and_not_looked_at(only: Callable[..., None]) 
             asked.append(1)
             return super().ask(program, case)
 
-    def found(known: bool) -> tuple[dict[Kind, int], int]:
+    def counts(known: bool) -> tuple[dict[Kind, int], int]:
         asked.clear()
         comparison = Comparison(InProcess(Simulated()), Counting(GATHER), lambda kind: known)
         comparison.run(10)
-        return {kind: one.count for kind, one in comparison.found.items()}, len(asked)
+        return {kind: seen.count for kind, seen in comparison.found.items()}, len(asked)
 
-    (known, few), (new, many) = found(True), found(False)
+    (known, few), (new, many) = counts(True), counts(False)
     assert known == new and known and few <= 10 < many
 
 
@@ -419,9 +419,9 @@ def test_known_classes_are_counted_and_not_looked_at(only: Callable[..., None]) 
                                    {*TABLE} - {"Mirrored", "all_reduce"}])
 def test_nothing_is_asked_that_is_lacking(lacks: set[str]) -> None:
     programs = drawn(20, frozenset(lacks))
-    assert all(not needs(one.program()) & lacks for one in programs)
-    assert any(len(one.statements) > 3 for one in programs)
-    assert any(needs(one.program()) & lacks for one in drawn(PROGRAMS)[:20])
+    assert all(not needs(program.program()) & lacks for program in programs)
+    assert any(len(program.statements) > 3 for program in programs)
+    assert any(needs(program.program()) & lacks for program in drawn(PROGRAMS)[:20])
 
 
 def test_what_is_not_run_is_counted_apart() -> None:
@@ -435,20 +435,20 @@ def test_what_is_not_run_is_counted_apart() -> None:
 
 def test_a_testee_is_asked_recorded_programs(tmp_path: Path) -> None:
     """With the worked testee, and with one that adds wrongly."""
-    def found(source: Path) -> Comparison:
+    def compared_with(source: Path) -> Comparison:
         other = session.tester(f"testee:{sys.executable} {source}")
         try:
             return compared(other, 25)
         finally:
             other.close()
 
-    right = found(WORKED)
+    right = compared_with(WORKED)
     assert right.done > 10
     wrong = tmp_path / "wrong.py"
     sums, twice = "total = sum(rows[1:], rows[0])", "total = sum(rows[1:], rows[0] + rows[0])"
     assert sums in WORKED.read_text()
     wrong.write_text(WORKED.read_text().replace(sums, twice))
-    new = set(found(wrong).found) - set(right.found)
+    new = set(compared_with(wrong).found) - set(right.found)
     assert new and all("reduce" in kind.operation and kind.difference.startswith("another") for kind in new)
 
 
@@ -472,11 +472,11 @@ def test_known_classes_hide_no_others(tmp_path: Path, only: Callable[..., None])
 
 def test_known_classes_of_tensorflow_are_described_by_their_clauses() -> None:
     """A clause says what TensorFlow does, or lists the kinds of errors of which TensorFlow's is one."""
-    said = {clause.name for chapter in chapters.load() for clause in chapter.clauses if clause.tensorflow}
-    said |= {case.clause.name for case in chapters.cases() for statement in case.example.statements
-             for expectation in statement.expectations
-             if isinstance(expectation.result, dict) and isinstance(expectation.result.get("error"), list)}
-    assert set(known_classes(FILE).values()) <= said
+    described = {clause.name for chapter in chapters.load() for clause in chapter.clauses if clause.tensorflow}
+    described |= {case.clause.name for case in chapters.cases() for statement in case.example.statements
+                  for expectation in statement.expectations
+                  if isinstance(expectation.result, dict) and isinstance(expectation.result.get("error"), list)}
+    assert set(known_classes(FILE).values()) <= described
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

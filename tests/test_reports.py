@@ -33,14 +33,14 @@ def change(rank: int, state: str, status: int = 0, size: int = 3, of: int = 3, j
             "stopped": False, **more}
 
 
-def said(rank: int, text: str, wait: float = 0.3, status: int = 70, **more: Any) -> Any:
+def report(rank: int, text: str, wait: float = 0.3, status: int = 70, **more: Any) -> Any:
     return {"rank": rank, "size": 3, "of": 3, "text": text, "wait": wait, "status": status, **more}
 
 
 def test_the_same_text_of_several_workers_is_printed_once() -> None:
     desk = new_desk(4)
     for rank, text in ((3, "a\nb"), (0, "c"), (1, "a\nb")):
-        desk.take(said(rank, text), rank, 1.0)
+        desk.take(report(rank, text), rank, 1.0)
     assert desk.due(1.2) == ("", [])
     assert desk.next() == 1.3
     text, answers = desk.due(1.3)
@@ -54,52 +54,52 @@ def test_the_same_text_of_several_workers_is_printed_once() -> None:
 def test_several_workers_are_spoken_of_as_several(ranks: list[int], printed: str) -> None:
     desk = new_desk(3)
     for rank in ranks:
-        desk.take(said(rank, "was killed", several="were killed"), rank, 1.0)
+        desk.take(report(rank, "was killed", several="were killed"), rank, 1.0)
     assert desk.due(1.3)[0] == printed
 
 
 def test_a_warning_that_several_workers_give_is_printed_once() -> None:
     desk = new_desk(3)
     for rank, text in ((0, "of all"), (2, "of two"), (1, "of all"), (0, "of two"), (2, "of all")):
-        desk.take(said(rank, text, 2.0, status=0, warning=True), rank, 1.0)
+        desk.take(report(rank, text, 2.0, status=0, warning=True), rank, 1.0)
     assert desk.due(1.0) == ("[workers 0-2] of all\n", [])
     assert desk.due(2.9) == ("", [])
     assert desk.next() == 3.0 and desk.due(3.0) == ("[workers 0, 2] of two\n", [])
-    desk.take(said(1, "before an error", 2.0, status=0, warning=True), 1, 4.0)
-    desk.take(said(1, "the error", 0.3), 1, 4.1)
+    desk.take(report(1, "before an error", 2.0, status=0, warning=True), 1, 4.0)
+    desk.take(report(1, "the error", 0.3), 1, 4.1)
     assert desk.due(4.5)[0] == "[worker 1] before an error\n[worker 1] the error\n" and desk.status == 70
 
 
 def test_a_report_does_not_wait_for_workers_that_have_nothing_to_say() -> None:
     desk = new_desk(3)
     desk.take(change(1, "ended", 137), 1, 1.0)
-    desk.take(said(0, "lost", 2.0), 0, 1.0)
+    desk.take(report(0, "lost", 2.0), 0, 1.0)
     assert desk.due(1.0) == ("", [])
-    desk.take(said(2, "lost", 2.0), 2, 1.1)
+    desk.take(report(2, "lost", 2.0), 2, 1.1)
     assert desk.due(1.1)[0] == "[workers 0, 2] lost\n"
-    desk.take(said(1, "later", 2.0), 1, 1.2)
+    desk.take(report(1, "later", 2.0), 1, 1.2)
     assert desk.due(1.2)[0] == "[worker 1] later\n"
 
 
 def test_a_report_does_not_wait_for_workers_that_are_stopped() -> None:
     desk = new_desk(3)
     desk.take(change(1, "joined", stopped=True), 1, 1.0)
-    desk.take(said(0, "lost", 5.0), 0, 2.0)
+    desk.take(report(0, "lost", 5.0), 0, 2.0)
     assert desk.due(2.0) == ("", [])
-    desk.take(said(2, "lost", 5.0), 2, 2.5)
+    desk.take(report(2, "lost", 5.0), 2, 2.5)
     assert desk.due(2.5) == ("", [])  # others that are stopped may soon say the same
     assert desk.next() == 2.8
     assert desk.due(2.8)[0] == "[workers 0, 2] lost\n"
     desk.take(change(1, "joined"), 1, 3.0)  # it goes on
-    desk.take(said(1, "lost", 5.0), 1, 4.0)
+    desk.take(report(1, "lost", 5.0), 1, 4.0)
     assert desk.due(4.0)[0] == "[worker 1] lost\n"
 
 
 def test_a_report_does_not_wait_for_workers_that_are_elsewhere() -> None:
     desk = new_desk(3)
-    desk.take(said(0, "worker 1 is elsewhere", 5.0, absent=[1]), 0, 2.0)
+    desk.take(report(0, "worker 1 is elsewhere", 5.0, absent=[1]), 0, 2.0)
     assert desk.due(2.5) == ("", [])  # worker 2 says the same, if not so soon
-    desk.take(said(2, "worker 1 is elsewhere", 5.0, absent=[1]), 2, 3.0)
+    desk.take(report(2, "worker 1 is elsewhere", 5.0, absent=[1]), 2, 3.0)
     assert desk.due(3.2) == ("", [])
     assert desk.due(3.3)[0] == "[workers 0, 2] worker 1 is elsewhere\n"
 
@@ -108,13 +108,13 @@ def test_a_report_does_not_wait_for_a_worker_whose_supervisor_has_died() -> None
     desk = new_desk(3)
     desk.is_gone(1)
     for rank in (0, 2):
-        desk.take(said(rank, "worker 1 died", 5.0), rank, 2.0)
+        desk.take(report(rank, "worker 1 died", 5.0), rank, 2.0)
     assert desk.due(2.0)[0] == "[workers 0, 2] worker 1 died\n"
 
 
 def test_workers_of_other_hosts_that_are_elsewhere_do_not_count() -> None:
     desk = new_desk(2, of=4)
-    desk.take(said(0, "workers 2-3 are elsewhere", 5.0, absent=[2, 3]), 0, 2.0)
+    desk.take(report(0, "workers 2-3 are elsewhere", 5.0, absent=[2, 3]), 0, 2.0)
     assert desk.due(6.9) == ("", [])
     assert desk.due(7.0)[0] == "[worker 0] workers 2-3 are elsewhere\n"
 
@@ -122,22 +122,22 @@ def test_workers_of_other_hosts_that_are_elsewhere_do_not_count() -> None:
 def test_a_late_start_names_the_workers_that_are_stopped() -> None:
     desk = new_desk(3, "starting")
     desk.take(change(1, "starting", stopped=True), 1, 1.0)
-    desk.take(said(0, "late", 0.0, missing=True), 0, 2.0)
+    desk.take(report(0, "late", 0.0, missing=True), 0, 2.0)
     assert desk.due(2.0)[0] == "[worker 0] late\n[worker 0] worker 1 (process 101) is stopped\n"
 
 
 @pytest.mark.parametrize(("messages", "status"), [
     ([change(0, "ended")], 0),
-    ([change(1, "ended", 137), said(0, "lost", weak=True), change(0, "ended", 70, weak=True)], 137),
-    ([said(0, "left", weak=True), said(1, "left", weak=True), change(1, "ended", 3)], 3),
-    ([said(0, "shape", weak=True), said(1, "shape", weak=True), change(1, "ended", 70, weak=True)], 70),
-    ([said(2, "KeyError"), change(1, "ended", 4)], 70),
-    ([said(0, "lost", weak=True), said(1, "ended by SIGTERM", status=143, if_first=True)], 70),
-    ([said(0, "lost", weak=True), change(0, "ended", 143, if_first=True)], 70),
-    ([said(0, "lost", weak=True, dead=[1]), said(1, "ended by SIGTERM", status=143, if_first=True)], 143),
-    ([said(0, "lost", weak=True, dead=[1]), said(2, "ended by SIGTERM", status=143, if_first=True)], 70),
-    ([said(0, "lost", weak=True, dead=[1]), said(1, "was killed", status=137),
-      said(1, "ended by SIGTERM", status=143, if_first=True)], 137),
+    ([change(1, "ended", 137), report(0, "lost", weak=True), change(0, "ended", 70, weak=True)], 137),
+    ([report(0, "left", weak=True), report(1, "left", weak=True), change(1, "ended", 3)], 3),
+    ([report(0, "shape", weak=True), report(1, "shape", weak=True), change(1, "ended", 70, weak=True)], 70),
+    ([report(2, "KeyError"), change(1, "ended", 4)], 70),
+    ([report(0, "lost", weak=True), report(1, "ended by SIGTERM", status=143, if_first=True)], 70),
+    ([report(0, "lost", weak=True), change(0, "ended", 143, if_first=True)], 70),
+    ([report(0, "lost", weak=True, dead=[1]), report(1, "ended by SIGTERM", status=143, if_first=True)], 143),
+    ([report(0, "lost", weak=True, dead=[1]), report(2, "ended by SIGTERM", status=143, if_first=True)], 70),
+    ([report(0, "lost", weak=True, dead=[1]), report(1, "was killed", status=137),
+      report(1, "ended by SIGTERM", status=143, if_first=True)], 137),
 ])
 def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any], status: int) -> None:
     desk = new_desk(3)
@@ -148,14 +148,14 @@ def test_the_status_is_that_of_the_worker_that_failed_first(messages: list[Any],
 
 @pytest.mark.parametrize(("messages", "first"), [
     ([change(0, "ended")], None),
-    ([said(0, "lost", weak=True), said(1, "was killed by SIGKILL", status=137), change(1, "ended", 137)],
+    ([report(0, "lost", weak=True), report(1, "was killed by SIGKILL", status=137), change(1, "ended", 137)],
      "was killed by SIGKILL"),
-    ([said(2, "KeyError"), said(1, "was killed by SIGKILL", status=137)], "KeyError"),
-    ([said(0, "lost", weak=True), said(2, "gone", weak=True)], "lost"),
-    ([said(0, "lost", weak=True), said(1, "ended by SIGTERM", status=143, if_first=True)], "lost"),
-    ([said(0, "lost", weak=True, dead=[1]), said(1, "ended by SIGTERM", status=143, if_first=True)],
+    ([report(2, "KeyError"), report(1, "was killed by SIGKILL", status=137)], "KeyError"),
+    ([report(0, "lost", weak=True), report(2, "gone", weak=True)], "lost"),
+    ([report(0, "lost", weak=True), report(1, "ended by SIGTERM", status=143, if_first=True)], "lost"),
+    ([report(0, "lost", weak=True, dead=[1]), report(1, "ended by SIGTERM", status=143, if_first=True)],
      "ended by SIGTERM"),
-    ([said(1, "a warning", status=0, warning=True), change(1, "ended", 3)], 3),
+    ([report(1, "a warning", status=0, warning=True), change(1, "ended", 3)], 3),
 ])
 def test_what_failed_first_is_kept(messages: list[Any], first: object) -> None:
     desk = new_desk(3)
@@ -190,7 +190,7 @@ def test_a_late_start_names_the_workers_that_have_not_arrived() -> None:
     desk.take(change(0, "starting", size=4, of=4), 0, 1.0)
     desk.take(change(2, "running", size=4, of=4), 2, 1.0)
     desk.take(change(3, "joined", size=4, of=4), 3, 1.0)
-    desk.take(said(0, "late", 0.0, missing=True), 0, 2.0)
+    desk.take(report(0, "late", 0.0, missing=True), 0, 2.0)
     assert desk.due(2.0)[0] == ("[worker 0] late\n"
                                "[worker 0] worker 1 has not made its strategy, or has ended\n"
                                "[worker 0] worker 2 (process 102) has not made its strategy\n")
@@ -198,9 +198,9 @@ def test_a_late_start_names_the_workers_that_have_not_arrived() -> None:
 
 def test_the_job_ends_after_the_worker_whose_exit_status_counts() -> None:
     desk = new_desk(3)
-    desk.take(said(1, "left", weak=True, ends=True), 1, 1.0)
+    desk.take(report(1, "left", weak=True, ends=True), 1, 1.0)
     for rank in (0, 2):
-        desk.take(said(rank, "left", weak=True), rank, 1.0)
+        desk.take(report(rank, "left", weak=True), rank, 1.0)
     assert desk.due(1.0) == ("[workers 0-2] left\n", [(1, {"answer": "printed", "status": 70})])
     assert desk.due(1.1) == ("", [])
     desk.take(change(1, "ended", 3), 1, 1.2)
@@ -210,10 +210,10 @@ def test_the_job_ends_after_the_worker_whose_exit_status_counts() -> None:
 def test_those_who_began_to_wait_later_are_late_with_the_first_one() -> None:
     desk = new_desk(3, "starting")
     desk.take(change(1, "running"), 1, 1.0)
-    desk.take(said(0, "late", 1.0, missing=True), 0, 2.0)
+    desk.take(report(0, "late", 1.0, missing=True), 0, 2.0)
     assert desk.due(2.0) == ("", [(2, {"answer": "late", "status": 70})])
     assert desk.due(2.1) == ("", [])
-    desk.take(said(2, "late", 1.0, missing=True), 2, 2.2)
+    desk.take(report(2, "late", 1.0, missing=True), 2, 2.2)
     missing = "[workers 0, 2] worker 1 (process 101) has not made its strategy\n"
     assert desk.due(3.0)[0] == "[workers 0, 2] late\n" + missing
 
@@ -221,41 +221,41 @@ def test_those_who_began_to_wait_later_are_late_with_the_first_one() -> None:
 def test_the_end_of_the_launcher_is_no_news_after_a_failure() -> None:
     desk = new_desk(3)
     for rank in range(3):
-        desk.take(said(rank, "mpiexec died", label="launcher", if_first=True), rank, 1.0)
+        desk.take(report(rank, "mpiexec died", label="launcher", if_first=True), rank, 1.0)
         desk.take(change(rank, "ended", 137, if_first=True), rank, 1.0)
     assert desk.due(1.0)[0] == "[launcher] mpiexec died\n"
-    desk.take(said(3, "mpiexec died", label="launcher", if_first=True), 3, 1.1)
+    desk.take(report(3, "mpiexec died", label="launcher", if_first=True), 3, 1.1)
     assert desk.due(9.0) == ("", [(3, {"answer": "printed", "status": 70})])
     terminated = new_desk(3)
     for rank in range(3):
-        terminated.take(said(rank, "ended by SIGTERM", status=143, if_first=True), rank, 1.0)
+        terminated.take(report(rank, "ended by SIGTERM", status=143, if_first=True), rank, 1.0)
         terminated.take(change(rank, "ended", 143, if_first=True), rank, 1.0)
     assert (terminated.due(1.0)[0], terminated.status) == ("[workers 0-2] ended by SIGTERM\n", 143)
     other = new_desk(3)
-    other.take(said(0, "KeyError"), 0, 1.0)
-    other.take(said(1, "mpiexec died", label="launcher", if_first=True), 1, 1.0)
+    other.take(report(0, "KeyError"), 0, 1.0)
+    other.take(report(1, "mpiexec died", label="launcher", if_first=True), 1, 1.0)
     assert other.due(1.3) == ("[worker 0] KeyError\n", [(rank, {"answer": "printed", "status": 70}) for rank in (0, 1)])
 
 
 def test_why_a_worker_has_ended_is_said_though_others_miss_it_first() -> None:
     desk = new_desk(3)
     for rank in (0, 2):
-        desk.take(said(rank, "worker 1 died", weak=True, dead=[1], wait=5.0), rank, 1.0)
-    desk.take(said(1, "ended by SIGTERM", status=143, if_first=True), 1, 1.1)
+        desk.take(report(rank, "worker 1 died", weak=True, dead=[1], wait=5.0), rank, 1.0)
+    desk.take(report(1, "ended by SIGTERM", status=143, if_first=True), 1, 1.1)
     assert desk.due(1.1)[0] == "[workers 0, 2] worker 1 died\n[worker 1] ended by SIGTERM\n"
     # They have also missed it before its supervisor was seen to end, which is why the launcher ends others.
     killed = new_desk(3)
-    killed.take(said(0, "worker 1 died", weak=True, dead=[1], wait=5.0), 0, 1.0)
+    killed.take(report(0, "worker 1 died", weak=True, dead=[1], wait=5.0), 0, 1.0)
     killed.has_failed()
-    killed.take(said(2, "ended by SIGTERM", status=143, if_first=True), 2, 1.1)
+    killed.take(report(2, "ended by SIGTERM", status=143, if_first=True), 2, 1.1)
     killed.is_gone(1)
     assert (killed.due(1.1)[0], killed.status) == ("[worker 0] worker 1 died\n", 70)
 
 
 def test_what_others_miss_is_no_news_after_an_exception() -> None:
     desk = new_desk(3)
-    desk.take(said(1, "KeyError", weak=False), 1, 1.0)
-    desk.take(said(0, "worker 1 died", weak=True), 0, 1.0)
+    desk.take(report(1, "KeyError", weak=False), 1, 1.0)
+    desk.take(report(0, "worker 1 died", weak=True), 0, 1.0)
     assert desk.due(1.3)[0] == "[worker 1] KeyError\n"
     assert desk.status == 70
 
@@ -269,7 +269,7 @@ def test_the_next_process_takes_over_the_desk_of_one_that_is_gone() -> None:
     assert (first.work(), second.desk) == ([], None)
     assert first.desk is not None and set(first.desk.states) == {1}
     first.close()
-    assert second.send(said(1, "lost", 0.0))
+    assert second.send(report(1, "lost", 0.0))
     assert [answer["answer"] for answer in second.work()] == ["printed"]
     assert (second.desk is not None, written) == (True, ["[worker 1] lost\n"])
     second.close()
@@ -287,8 +287,8 @@ def test_nothing_is_lost_when_many_workers_speak_at_once() -> None:
         for state in ("running", "starting", "joined"):
             assert line.send(change(rank, state, size=size, of=size))
         for number in range(5):
-            assert line.send(said(rank, f"warning {number} of {rank}", 0.0, status=0, warning=True))
-        assert line.send({**said(rank, f"last line of {rank}", HANG), "size": size, "of": size})
+            assert line.send(report(rank, f"warning {number} of {rank}", 0.0, status=0, warning=True))
+        assert line.send({**report(rank, f"last line of {rank}", HANG), "size": size, "of": size})
         line.close()
 
     speakers = [threading.Thread(target=speak, args=(rank,)) for rank in range(size)]
@@ -320,14 +320,14 @@ def test_what_does_not_come_from_the_job_is_not_read(data: bytes) -> None:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
                 stranger.sendto(data, end.getsockname())
     assert (line.work(), other.work(), written) == ([], [], [])
-    assert other.send(said(1, "lost", 0.0))
+    assert other.send(report(1, "lost", 0.0))
     line.work()
     assert ([answer["answer"] for answer in other.work()], written) == (["printed"], ["[worker 1] lost\n"])
     line.close()
 
 
-MESSAGES = {"a report": said(1, "lost", 0.0, task=["worker", 1], label="launcher", several="lost"),
-            "a warning": said(1, "look", 0.0, task=["worker", 1], label="launcher", warning=True),
+MESSAGES = {"a report": report(1, "lost", 0.0, task=["worker", 1], label="launcher", several="lost"),
+            "a warning": report(1, "look", 0.0, task=["worker", 1], label="launcher", warning=True),
             "a state": change(1, "joined", task=["worker", 1], label="launcher")}
 
 
@@ -369,7 +369,7 @@ def test_what_another_user_sends_is_not_read(monkeypatch: pytest.MonkeyPatch) ->
     written: list[str] = []
     line = Line(uuid.uuid4().hex, written.append)
     line.become_desk()
-    assert line.send(said(1, "a lie", 0.0))
+    assert line.send(report(1, "a lie", 0.0))
     user = os.getuid()
     monkeypatch.setattr(reports.os, "getuid", lambda: user + 1)
     assert (line.work(), written) == ([], [])
@@ -415,16 +415,16 @@ def test_what_supervisors_import_is_of_the_standard_library() -> None:
 def test_only_the_shared_memory_of_the_job_is_removed() -> None:
     # The name that MPICH 5.0 gave to the memory of the job of this name.
     assert processes.memory_of_mpich("kvs_14693_0_533113358_vm") == "mpich_*_2c2361f9_*"
-    mine, other = (processes.memory_of_mpich(uuid.uuid4().hex) for _ in range(2))
-    folder, others = (Path(processes.folder_for_ucx(names, 3)) for names in (mine, other))
-    files = [Path("/dev/shm", mine.replace("*", "shm", 1).replace("*", "0")), folder / "ucx_shm_posix_1"]
+    own, other = (processes.memory_of_mpich(uuid.uuid4().hex) for _ in range(2))
+    folder, others = (Path(processes.folder_for_ucx(names, 3)) for names in (own, other))
+    files = [Path("/dev/shm", own.replace("*", "shm", 1).replace("*", "0")), folder / "ucx_shm_posix_1"]
     for file in files:
         file.touch()
     for names in (processes.memory_of_mpich(""), processes.memory_of_openmpi(os.getpid())):  # OpenMPI has none here
         assert processes.folder_for_ucx(names, 3) == ""
         processes.remove_shared_memory(names)
     assert all(file.exists() for file in files)
-    processes.remove_shared_memory(mine)
+    processes.remove_shared_memory(own)
     assert others.exists() and not any(path.exists() for path in (*files, folder))
     processes.remove_shared_memory(others.name)
     assert not others.exists()

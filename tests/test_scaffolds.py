@@ -98,8 +98,8 @@ def test_wrong_usage_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     capsys.readouterr()
     (tmp_path / "file").touch()
     assert main(["new", "--language", "js", str(tmp_path / "file")]) == 4
-    told = capsys.readouterr().err
-    assert re.fullmatch(r"ERROR: .*/file cannot be written to \(.+\); name a folder that can be\n", told)
+    printed = capsys.readouterr().err
+    assert re.fullmatch(r"ERROR: .*/file cannot be written to \(.+\); name a folder that can be\n", printed)
 
 
 def test_it_needs_neither_pytest_nor_hypothesis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,10 +76,10 @@ def test_the_size_of_dev_shm_does_not_matter() -> None:
 def test_no_room_in_dev_shm_is_said(before: str, command: list[str | Path]) -> None:
     done = with_shared_memory(before, *command, SHARED, "writes")
     assert done.returncode == 135, done.stderr
-    told = (r"^\[(worker [01]\] was killed by SIGBUS before it|workers 0-1\] were killed by SIGBUS before they) joined "
+    line = (r"^\[(worker [01]\] was killed by SIGBUS before it|workers 0-1\] were killed by SIGBUS before they) joined "
             r"the others: /dev/shm, in which MPI keeps what the processes of a host share, has (1|31) MB, and less "
             r"than 64 of them are free\. Remove what fills it")
-    assert re.search(told, done.stderr, re.MULTILINE), done.stderr
+    assert re.search(line, done.stderr, re.MULTILINE), done.stderr
 
 
 NO_SHARED_MEMORY = """mkdir -p {0} && mount --rbind /dev {0} && mount -t tmpfs none /dev &&
@@ -89,14 +89,14 @@ for name in null zero urandom random; do touch /dev/$name; mount --bind {0}/$nam
 @pytest.mark.slow
 @pytest.mark.xdist_group("machine")
 @pytest.mark.skipif(bool(options(LAUNCHER, {})), reason="OpenMPI keeps it elsewhere then")
-@pytest.mark.parametrize(("before", "told"), [
+@pytest.mark.parametrize(("before", "advice"), [
     ("mount -t tmpfs -o ro none /dev/shm", "is read-only. Write `mount -o remount,rw /dev/shm`"),
     (NO_SHARED_MEMORY, "is missing. Make it: `mkdir -p /dev/shm")], ids=["read-only", "missing"])
-def test_a_dev_shm_that_cannot_be_used_is_said(tmp_path: Path, before: str, told: str) -> None:
+def test_a_dev_shm_that_cannot_be_used_is_said(tmp_path: Path, before: str, advice: str) -> None:
     done = with_shared_memory(before.format(tmp_path), *LAUNCH, SHARED, "writes")
     assert done.returncode, done.stdout
     assert re.search(r"^\[workers? [01].* joined the others: /dev/shm of \S+, in which MPI keeps what the processes of "
-                     rf"a host share, {re.escape(told)}", done.stderr, re.MULTILINE), done.stderr
+                     rf"a host share, {re.escape(advice)}", done.stderr, re.MULTILINE), done.stderr
 
 
 @pytest.mark.slow
@@ -186,9 +186,9 @@ def test_what_is_left_in_a_slot_stays_until_the_rendezvous_after_the_next() -> N
 
 def test_a_file_of_the_same_number_in_another_process_is_not_taken_for_the_memory() -> None:
     with open(os.devnull, "rb") as other:
-        said = iter([[(f"/proc/{os.getpid()}/fd/{other.fileno()}", "refdist 123", "")]])
+        mapped = iter([[(f"/proc/{os.getpid()}/fd/{other.fileno()}", "refdist 123", "")]])
         with pytest.raises(shared_memory.NoSharedMemory, match="is not refdist 123"):
-            shared_memory.allocate(100, 1, 2, lambda value: next(said, [value]))
+            shared_memory.allocate(100, 1, 2, lambda value: next(mapped, [value]))
 
 
 def test_what_is_written_to_ones_own_pages_is_dropped_when_the_memory_is_used_again(

@@ -148,10 +148,10 @@ def suite(tmp_path: Path):
                 _become([*map(str, arguments)], tmp_path, printed.fileno())
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             printed.seek(0)
-            told = printed.read()
-        told = NOISE.sub("", told)
-        assert "Traceback" not in told
-        return status, told
+            output = printed.read()
+        output = NOISE.sub("", output)
+        assert "Traceback" not in output
+        return status, output
 
     return run
 
@@ -199,13 +199,13 @@ def test_a_clause_is_itself_and_anything_else_is_how_names_begin(suite) -> None:
 def test_a_failure_says_which_rule_where_it_is_from_and_which_line(suite) -> None:
     status, printed = suite(*WITH_WRONG, "-k", "Mirrored-2")
     assert status == 1
-    for told in ("replica 0: found [3.0, 30.0] float32, expected [1.5, 15.0] float32",
+    for line in ("replica 0: found [3.0, 30.0] float32, expected [1.5, 15.0] float32",
                  "clause:    MEAN divides the sum by the number of replicas. (MUST)",
                  "source:    ReduceOp, description; the page is right", "strategy:  Mirrored 2",
                  "run alone: python -m refdist.conformance --adapter own:Wrong --in-process "
                  "--clause all_reduce.mean -k Mirrored-2",
                  "program:   all_reduce.md:"):
-        assert told in printed
+        assert line in printed
     assert [line.split()[2:] for line in printed.splitlines() if line.startswith("  > ")] == [["strategy.run(step)"]]
 
 
@@ -213,9 +213,9 @@ def test_a_failure_shows_what_the_chapter_defines(suite) -> None:
     printed = suite(*WITH_WRONG, "-k", "Mirrored-2")[1]
     program = printed[printed.index("  program:   all_reduce.md:"):].splitlines()
     chapter = (SPEC / "all_reduce.md").read_text().splitlines()
-    numbered = [found for line in program if (found := re.fullmatch(r"  [> ] +(\d+)  (.*)", line))]
-    assert "def rank():" in [found[2] for found in numbered]
-    for number, line in (found.groups() for found in numbered):
+    numbered = [match for line in program if (match := re.fullmatch(r"  [> ] +(\d+)  (.*)", line))]
+    assert "def rank():" in [match[2] for match in numbered]
+    for number, line in (match.groups() for match in numbered):
         assert chapter[int(number) - 1].removeprefix("    ") == line
 
 
@@ -232,18 +232,18 @@ def test_the_report_is_four_files_and_keeps_other_implementations(suite, tmp_pat
         "message": f"6 of {sum(case.clause.level == 'MUST' for case in CASES)} MUST"}
     suite(*WITH_WRONG, "--report", "told")
     assert json.loads((tmp_path / "told" / "badge.json").read_text())["message"].startswith("1 of ")
-    found = report.read(tmp_path / "told")
-    assert [{row["outcome"] for row in rows} for rows in found["implementations"].values()] == [
+    merged = report.read(tmp_path / "told")
+    assert [{row["outcome"] for row in rows} for rows in merged["implementations"].values()] == [
         {"passed"}, {"passed", "failed"}]
-    assert list(found["runs"]) == ["refdist (simulated) 0.1.0", "wrong 1"]
-    for facts in found["runs"].values():
+    assert list(merged["runs"]) == ["refdist (simulated) 0.1.0", "wrong 1"]
+    for facts in merged["runs"].values():
         assert facts["python"] == platform.python_version() and facts["suite"] == refdist.__version__
         assert facts["date"] == datetime.date.fromisoformat(facts["date"]).isoformat()
     table = (tmp_path / "told" / "report.md").read_text()
     assert "* `all_reduce.mean @ Mirrored 2`: replica 0: found" in table
     assert ("\n  Run alone: `python -m refdist.conformance --adapter own:Wrong --in-process --clause all_reduce.mean`\n"
             in table)
-    assert (tmp_path / "told" / "report.html").read_text() == page.render(found)
+    assert (tmp_path / "told" / "report.html").read_text() == page.render(merged)
 
 
 @pytest.mark.parametrize("text", [
@@ -264,9 +264,9 @@ def test_several_reports_become_one(suite, tmp_path: Path) -> None:
     status, printed = suite("compare", "a", "b/report.json", "--report", "new")
     names = ["refdist (simulated) 0.1.0 (a)", "wrong 1", "refdist (simulated) 0.1.0 (b/report.json)"]
     assert (status, printed) == (0, f"{', '.join(names)}: new/report.html\n")
-    found = report.read(tmp_path / "new")
-    assert list(found["runs"]) == list(found["implementations"]) == names
-    assert {row["clause"] for row in found["implementations"][names[2]]} == {"reduce.mean"}
+    merged = report.read(tmp_path / "new")
+    assert list(merged["runs"]) == list(merged["implementations"]) == names
+    assert {row["clause"] for row in merged["implementations"][names[2]]} == {"reduce.mean"}
     assert (tmp_path / "new" / "report.html").exists()
     assert suite("compare", "a", "--report", "own.py")[0] == suite("compare", "nowhere", "--report", "c")[0] == 4
     assert suite("compare")[0] == suite("compare", "a")[0] == 4
@@ -295,17 +295,17 @@ def test_a_run_of_a_partial_implementation_ends_in_its_table(suite) -> None:
     assert status == 0 and lines[1].split(", which need ")[0] == f"{len(SKIPPED)} skipped"
     [end] = [i for i, line in enumerate(lines) if "cases were judged" in line]
     assert len(lines) == end + 2 and len([line for line in lines if "need" in line]) == 1
-    told = dict(re.findall(r"(\w[\w ]*) \((\d+)\)", " ".join(lines[1:4]).partition(" need ")[2]))
-    assert told == {name: str(sum(name in missing for missing in SKIPPED)) for name in set().union(*SKIPPED)}
+    reasons = dict(re.findall(r"(\w[\w ]*) \((\d+)\)", " ".join(lines[1:4]).partition(" need ")[2]))
+    assert reasons == {name: str(sum(name in missing for missing in SKIPPED)) for name in set().union(*SKIPPED)}
 
 
 def test_reasons_of_a_testee_are_listed_by_how_often_they_come() -> None:
-    def told(count: int) -> list[str]:
+    def listed(count: int) -> list[str]:
         return list(report.skipped([report.row(Verdict(case, "skipped", f"no {i}"), "skipped", f"no {i}", "")
                                     for i in range(count) for case in CASES[:i + 1]]))
 
-    assert told(11) == [f"{i + 1} skipped: no {i}" for i in range(10, -1, -1)]
-    assert told(12) == [*(f"{i + 1} skipped: no {i}" for i in range(11, 1, -1)),
+    assert listed(11) == [f"{i + 1} skipped: no {i}" for i in range(10, -1, -1)]
+    assert listed(12) == [*(f"{i + 1} skipped: no {i}" for i in range(11, 1, -1)),
                         "3 skipped for 2 other reasons; --report FOLDER has all"]
 
 
@@ -315,8 +315,8 @@ CHAPTERS = ("--clause", "all_reduce", "--clause", "names", "--clause", "all_gath
 @pytest.mark.parametrize("processes", [(), pytest.param(("-n", "2"), marks=needs_xdist)])
 def test_what_a_profile_does_not_have_is_in_no_table(suite, tmp_path: Path, processes: tuple[str, ...]) -> None:
     chosen = [needs(program(case)) for case in select(CASES, ["all_reduce", "names", "all_gather"], [], None)]
-    within = [one for one in chosen if one <= PROFILES["collectives"][1]]
-    lacking = sum("dtypes" in one for one in within)
+    within = [needed for needed in chosen if needed <= PROFILES["collectives"][1]]
+    lacking = sum("dtypes" in needed for needed in within)
     assert 0 < lacking < len(within) < len(chosen)
     status, printed = suite("--adapter", "own:Collective", *CHAPTERS, *processes, "--report", "told")
     progress, _, lines = printed.partition(" conformance of collective 0.1.0 ")
@@ -340,7 +340,7 @@ def test_a_profile_can_be_asked_for(suite) -> None:
     assert status == 4 and "--profile datasets: every such case needs more" in printed
 
 
-@pytest.mark.parametrize(("line", "status", "told"), [
+@pytest.mark.parametrize(("line", "status", "part"), [
     ("all_reduce.mean @ M* | : found [ | it sums\nall_reduce.mean @ Central 2 | replica 0 | it sums", 0,
      "expected failure"),
     ("all_reduce.mean @ Mirrored 2 | another text | it sums", 1, "it is expected to fail with 'another text'"),
@@ -349,10 +349,10 @@ def test_a_profile_can_be_asked_for(suite) -> None:
     ("all_reduce.mean @ Mirrored 2 | x | y\nall_reduce.mean @ M* | x | y", 4, "is expected to fail by another line"),
     ("all_reduce.mean @ Mirrored 2 | x |", 4, "it has no reason"), ("something else", 4, "is not `case | part"),
 ])
-def test_expected_failures(suite, tmp_path: Path, line: str, status: int, told: str) -> None:
+def test_expected_failures(suite, tmp_path: Path, line: str, status: int, part: str) -> None:
     (tmp_path / "known").write_text(line + "\n")
-    found, printed = suite(*WITH_WRONG, "--expected-failures", "known")
-    assert found == status and told in printed
+    code, printed = suite(*WITH_WRONG, "--expected-failures", "known")
+    assert code == status and part in printed
 
 
 def test_lines_about_cases_that_are_not_run_are_counted(suite, tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_a_case_that_is_skipped_cannot_be_expected_to_fail(suite, tmp_path: Path
     assert status == 1 and "skipped, but is expected to fail" in printed
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
+@pytest.mark.parametrize(("arguments", "part"), [
     (("--clause", "nope"), "no clause begins with nope"),
     (("--clause", "all_reduce.mean", "--level", "should"), "no such clause is of this level"),
     (("--limit", "0"), "not a number of seconds above 0"), (("--bogus",), "unrecognized arguments"),
@@ -391,9 +391,9 @@ def test_a_case_that_is_skipped_cannot_be_expected_to_fail(suite, tmp_path: Path
     (("--adapter", "own"), "not package.module:Class"), (("--adapter", "own:Nothing"), "Nothing"),
     (("--adapter", "own:Without"), "has no attribute `tf`"), (("--adapter", "testee:nowhere"), "cannot be started"),
 ])
-def test_wrong_usage(suite, arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage(suite, arguments: tuple[str, ...], part: str) -> None:
     status, printed = suite(*arguments)
-    assert status == 4 and told in printed
+    assert status == 4 and part in printed
 
 
 def test_an_adapter_that_cannot_be_started_is_named_first(suite) -> None:
@@ -491,9 +491,9 @@ def test_a_concept_is_what_programs_use_in_any_chapter(suite) -> None:
 def test_help_is_of_the_suite(suite, capfd: pytest.CaptureFixture[str]) -> None:
     status, printed = suite("--help")
     assert status == 0 and printed.count("\n") < 60
-    for told in (*(name for name, _ in OPTIONS), "dump FILE", "random --against", "compare A B", "versions",
+    for part in (*(name for name, _ in OPTIONS), "dump FILE", "random --against", "compare A B", "versions",
                  "\n    5  ", "options of pytest"):
-        assert told in printed
+        assert part in printed
     with pytest.MonkeyPatch.context() as patch:
         for name in ("pytest", "_pytest", "hypothesis"):
             patch.setitem(sys.modules, name, None)
@@ -514,7 +514,7 @@ def test_junit_xml_has_the_source_of_each_case(suite, tmp_path: Path) -> None:
     tests = list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))
     assert len(tests) == 6 and sum(test.find("failure") is not None for test in tests) == 5
     for test in tests:
-        assert {one.get("name"): one.get("value") for one in test.iter("property")} == {
+        assert {row.get("name"): row.get("value") for row in test.iter("property")} == {
             "source": "ReduceOp, description", "level": "MUST", "clause": "all_reduce.mean", "standing": "right"}
 
 

@@ -200,12 +200,12 @@ def test_a_job_ends_where_nobody_hears_why(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_a_worker_forks_is_no_worker(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    told, seen = list[Any](), list[object]()
+    reported, seen = list[Any](), list[object]()
     here, there = socket.socketpair()
     monkeypatch.setattr(supervised, "_supervisor", there)
     monkeypatch.setattr("sys.excepthook", lambda kind, *_: seen.append(kind))
     handler = signal.getsignal(signal.SIGINT)
-    failure.end_job_on_exceptions("worker 1", told.append)
+    failure.end_job_on_exceptions("worker 1", reported.append)
     signal.signal(signal.SIGINT, handler)
     transport = object.__new__(MPITransport)
     transport._process = os.getpid()
@@ -214,7 +214,7 @@ def test_what_a_worker_forks_is_no_worker(monkeypatch: pytest.MonkeyPatch, capfd
         sys.excepthook(KeyError, KeyError("a child's own"), None)
         supervised.tell("finished")
         transport.finish()
-        assert (told, seen) == ([], [KeyError])
+        assert (reported, seen) == ([], [KeyError])
 
     assert in_a_child(forked) == 0
     here.setblocking(False)
@@ -378,14 +378,14 @@ def test_a_supervisor_that_was_killed_is_named_though_the_others_are_told_to_end
     run._desk, run._size, run._cause, run._over, run._is_proxy = Desk(), 2, "", False, False
     run._seen = {0, 1}
     monkeypatch.setattr(_Launch, "_look_at_mpiexec", lambda _: None)
-    told = {"size": 2, "of": 2, "status": 143, "if_first": True, "rank": 0, "text": "ended by SIGTERM", "wait": 0.0}
+    report = {"size": 2, "of": 2, "status": 143, "if_first": True, "rank": 0, "text": "ended by SIGTERM", "wait": 0.0}
     if order == "before":
-        run._desk.take(told, None, 0.0)
+        run._desk.take(report, None, 0.0)
     elif order == "missed":
-        run._desk.take({**told, "if_first": False, "weak": True, "text": "worker 1 died", "wait": 5.0}, None, 0.0)
+        run._desk.take({**report, "if_first": False, "weak": True, "text": "worker 1 died", "wait": 5.0}, None, 0.0)
     run._supervisor_died({"rank": 1, "of": 2, "state": "joined", "supervisor": 7, "proxy": 0}, is_first=True)
     if order == "after":
-        run._desk.take(told, None, 0.0)
+        run._desk.take(report, None, 0.0)
     assert run._desk.due(1.0)[0] == ""
     assert (run._desk.cause or run._lost(143)) == 137
     assert capfd.readouterr().err == ("[launcher] the supervisor of worker 1 (process 7) was killed, and all workers "

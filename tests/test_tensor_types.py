@@ -220,7 +220,7 @@ def test_what_only_looks_like_the_same_or_a_mean_is_left_alone() -> None:
             hits[0] += x[i, 0] > 2
         reduce = replica().all_reduce
         reduce("MEAN", torch.autograd.grad(F.mse_loss(shared(everything)[:, 0], everything[:, 0]), [shared.weight])[0])
-        return [reduce("SUM", one) for one in (
+        return [reduce("SUM", tensor) for tensor in (
             F.mse_loss(own(everything)[:, 0], everything[:, 0]).detach(), torch.autograd.grad(loss, [shared.weight])[0],
             count, hits, torch.ones(()), torch.full((2,), 2.0), torch.tensor(1.0))]
 

@@ -37,8 +37,8 @@ def verdicts(source: Path, chosen: list[Case]) -> list[Verdict]:
 
 
 def every(clause: str = "") -> list[Case]:
-    chosen = [one for one in cases() if clause in ("", one.clause.name)]
-    return [case for one in chosen for case in kept.draws(one) or [one]]
+    chosen = [case for case in cases() if clause in ("", case.clause.name)]
+    return [drawn for case in chosen for drawn in kept.draws(case) or [case]]
 
 
 @pytest.fixture(autouse=True)
@@ -50,15 +50,16 @@ def devices() -> Iterator[None]:
 @pytest.mark.worlds
 @both
 def test_it_passes_what_it_does_and_says_what_it_does_not(name: str) -> None:
-    found = verdicts(FOLDER / name, every() if worlds.EVERY else worlds.some(every()))
-    wrong = [f"{one.case.name}: {one.message}" for one in found if one.outcome in ("failed", "errored")]
+    judged = verdicts(FOLDER / name, every() if worlds.EVERY else worlds.some(every()))
+    wrong = [f"{verdict.case.name}: {verdict.message}" for verdict in judged
+             if verdict.outcome in ("failed", "errored")]
     assert not wrong
     if not worlds.EVERY:
         return
     # What the page says of it does not become outdated. A property is one case, whatever its values.
     outcomes: defaultdict[str, set[str]] = defaultdict(set)
-    for one in found:
-        outcomes[one.case.name.partition(", ")[0]].add(one.outcome)
+    for verdict in judged:
+        outcomes[verdict.case.name.partition(", ")[0]].add(verdict.outcome)
     stated = dict(re.findall(r"`conformance/testees/(worked\.\w+)`[^`]*?more\s+than\s+(\d+)\s+cases", PAGE.read_text()))
     passed = sum(kinds == {"passed"} for kinds in outcomes.values())
     assert int(stated[name]) < passed <= int(stated[name]) + 100
@@ -66,7 +67,7 @@ def test_it_passes_what_it_does_and_says_what_it_does_not(name: str) -> None:
 
 @both
 def test_it_has_the_length_that_the_page_says(name: str) -> None:
-    lines = [one for one in (FOLDER / name).read_text().splitlines() if one.strip()]
+    lines = [line for line in (FOLDER / name).read_text().splitlines() if line.strip()]
     assert len(lines) <= 300 and max(map(len, lines)) <= 120
 
 
@@ -108,5 +109,5 @@ def test_a_mistake_is_found_and_named(name: str, right: str, wrong: str, clause:
     assert text.count(right) == 1
     (tmp_path / name).write_text(text.replace(right, wrong))
     chosen = every(clause)
-    assert "passed" in {one.outcome for one in verdicts(FOLDER / name, chosen)}
-    assert "failed" in {one.outcome for one in verdicts(tmp_path / name, chosen)}
+    assert "passed" in {verdict.outcome for verdict in verdicts(FOLDER / name, chosen)}
+    assert "failed" in {verdict.outcome for verdict in verdicts(tmp_path / name, chosen)}

@@ -75,8 +75,8 @@ def restored_with_another_name(folder: str = ".") -> None:
 
 
 def of_another_strategy() -> None:
-    one, other = four(), refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
-    w = weights(one)
+    first, other = four(), refdist.MirroredStrategy([f"GPU:{i}" for i in range(4)])
+    w = weights(first)
     each(other, lambda x: w.assign_sub(replica().all_reduce("SUM", x.sum(axis=0))))
 
 

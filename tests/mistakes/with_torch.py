@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch", reason="`make interop` installs it")
 def gradient(x: Any, w: Any, loss: Any) -> Any:
     """Of a loss of the predictions and the labels, by the weights."""
     weight = torch.tensor(w.read_value()).requires_grad_()
-    [found] = torch.autograd.grad(loss(x @ weight, x[:, 0]), [weight])
-    return found
+    [of_weight] = torch.autograd.grad(loss(x @ weight, x[:, 0]), [weight])
+    return of_weight
 
 
 def mean_squares(prediction: Any, label: Any) -> Any:
