@@ -73,7 +73,7 @@ FAULTS = {
     "server": (0, [KILLED.format("ps 1")]),
     "workers": (70, [
         r"^\[chief\] refdist.errors.UnavailableError: \[RD33\] ClusterCoordinator.join: no worker is left of 2, and "
-        r"1 functions wait for one; the last one was worker \d \(its process is gone\), in die \(scheduled at"]),
+        r"1 function waits for one; the last one was worker \d \(its process is gone\), in die \(scheduled at"]),
     "chief": (137, [r"^\[chief\] was killed by SIGKILL$"]),
     "exits": (3, [r"^\[chief\] ended with exit status 3$"]),
     "stops": (0, []),
@@ -93,6 +93,62 @@ def test_a_task_is_lost(name: str, tmp_path: Path) -> None:
         assert done.stderr == ""
     assert done.stdout == f"{name} {'came through' if status == 0 else 'was here'}\n"
     assert left_of(run) == []
+
+
+AGAIN = "[worker {}] was killed by SIGKILL; it is started again in {} s\n"
+# What the program does, with --max-restarts=3, and what is printed.
+RETURNS = {
+    "returns": [AGAIN.format(0, 1)],
+    "worker": [AGAIN.format(0, 1)],  # and the coordinator ends before it is started again
+    "poison": [AGAIN.format(number, seconds) for number in (0, 1) for seconds in (1, 2)],
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_a_lost_worker_comes_back(name: str, tmp_path: Path) -> None:
+    run = uuid.uuid4().hex
+    done = launch(2, 2, "--max-restarts", "3", PROGRAMS, name, REFDIST_TEST_RUN=run, PIDS=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, f"{name} came through\n"), done.stderr
+    assert sorted(done.stderr.splitlines(keepends=True)) == sorted(RETURNS[name])
+    assert left_of(run) == []
+
+
+@pytest.mark.parametrize(("second", "timeout", "says"), [
+    ("raises", "60", r"\[worker 0\] Traceback (?:.*\n)+\[worker 0\] KeyError: 'the second start'\n"
+                     r"\[worker 0\] ended with exit status 1"),
+    ("hangs", "20", r"\[worker 0\] was not back after 20 s, and then killed"),
+])
+def test_a_worker_that_fails_as_it_comes_back_is_started_again(second: str, timeout: str, says: str,
+                                                               tmp_path: Path) -> None:
+    done = launch(2, 1, "--max-restarts", "3", PROGRAMS, "returns_late", PIDS=str(tmp_path), SECOND=second,
+                  REFDIST_TIMEOUT=timeout)
+    assert (done.returncode, done.stdout) == (0, "returns_late came through\n"), done.stderr
+    pattern = re.escape(AGAIN.format(0, 1)) + says + r"; it is started again in 2 s\n"
+    assert re.fullmatch(pattern, done.stderr), done.stderr
+
+
+def test_a_job_is_told_to_end_while_a_worker_is_to_be_started_again(tmp_path: Path) -> None:
+    run = uuid.uuid4().hex
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TEST_RUN": run, "AT": str(tmp_path / "at")}
+    job = subprocess.Popen([sys.executable, "-m", "refdist", "launch", "--max-restarts", "9", "--workers", "1", "--ps",
+                            "1", PROGRAMS, "workers"], env=env, cwd=ROOT, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+    assert job.stderr is not None
+    for line in job.stderr:
+        if " 4 s" in line:  # in which the worker is not there yet
+            break
+    job.terminate()
+    out, err = job.communicate(timeout=HANG)
+    assert (job.returncode, out) == (143, "workers was here\n"), err
+    assert re.search(r"^\[chief, worker 0, ps 0\] ended by SIGTERM, which the launcher passed on$", err, re.MULTILINE)
+    assert left_of(run) == []
+
+
+@pytest.mark.skipif(is_openmpi(), reason="OpenMPI has no supervisors under plain mpiexec")
+def test_where_workers_do_not_come_back_the_job_goes_on_without_them() -> None:
+    done = mpiexec(4, PROGRAMS, "worker", REFDIST_PS="1", REFDIST_MAX_RESTARTS="3")
+    assert (done.returncode, done.stdout) == (0, "worker came through\n"), done.stderr
+    assert re.search(KILLED.format("worker 0"), done.stderr, re.MULTILINE), done.stderr
 
 
 @pytest.mark.parametrize(("options", "status", "says"), [

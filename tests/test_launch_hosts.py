@@ -23,6 +23,7 @@ from refdist.backends.mpi.hosts import Host
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = str(ROOT / "tests" / "workers" / "restarted.py")
+SERVED = str(ROOT / "tests" / "workers" / "served.py")
 
 
 @pytest.mark.parametrize(("nodes", "tasks", "expected"), [
@@ -168,6 +169,15 @@ def test_a_job_whose_host_is_gone_goes_on_with_fewer_workers(namespaces: Namespa
     assert f"[launcher] {second} does not answer; 1 worker of 2 start on {first}:1\n" in done.stderr
     assert re.search(r"1 restart the job came to its end, with 1 of 2 workers; .*\(step 28\)", done.stderr), done.stderr
     assert read_once_each_epoch(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("machine")
+def test_a_lost_worker_of_a_coordinator_on_another_host_comes_back(namespaces: Namespaces) -> None:
+    first, second = namespaces.names  # the coordinator is on the first one, workers and parameter server on the other
+    done = launch(namespaces, "--hosts", f"{first}:1,{second}:3", "--ps", 1, "--max-restarts", 1, SERVED, "returns")
+    assert (done.returncode, done.stdout) == (0, "returns came through\n"), done.stderr
+    assert done.stderr == "[worker 0] was killed by SIGKILL; it is started again in 1 s\n"
 
 
 @pytest.mark.slow

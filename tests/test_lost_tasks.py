@@ -82,7 +82,7 @@ def test_without_workers_waiting_is_an_error() -> None:
     stop_task(c, "worker", 1)
     r = c.schedule(lambda: 3)
     for wait in (c.join, r.fetch):
-        with pytest.raises(UnavailableError, match=r"RD33.*no worker is left of 2, and 1 functions wait"):
+        with pytest.raises(UnavailableError, match=r"RD33.*no worker is left of 2, and 1 function waits for one"):
             wait()
     assert not c.done()
     restart_task(c, "worker", 1)

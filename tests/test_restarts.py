@@ -20,7 +20,7 @@ from limits import HANG
 from workers import restarted
 
 import refdist
-from refdist.backends.mpi import processes, restarts
+from refdist.backends.mpi import backoff, processes, restarts
 from refdist.backends.mpi.restarts import Ended, Saved
 from refdist.core import saved
 
@@ -41,7 +41,7 @@ class Starts:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarts, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.0)
 
 
 def lost(step: int | None, path: str = "ckpt", status: int = 137, by_user: bool = False, workers: int = 2) -> Ended:
@@ -89,8 +89,8 @@ def test_a_checkpoint_without_a_step_counts() -> None:
 
 def test_a_signal_ends_a_job_that_waits_to_be_started_again(
         monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(restarts, "BACKOFF_SECONDS", HANG)
-    monkeypatch.setattr(restarts, "LONGEST_SECONDS", HANG)
+    monkeypatch.setattr(backoff, "FIRST_SECONDS", HANG)
+    monkeypatch.setattr(backoff, "LONGEST_SECONDS", HANG)
     here, there = socket.socketpair()
     there.send(bytes([signal.SIGCHLD, signal.SIGTERM]))
     assert restarts.run(3, Starts(lost(10)), here) == 143

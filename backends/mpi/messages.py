@@ -9,30 +9,39 @@ All of it happens within the limit for the start of a job, which a supervisor co
 workers connect to them, then accept; the coordinator connects to all: there is no circle in which tasks could wait for
 each other.  On one host the sockets are Unix's, without a file; between hosts they are TCP's.  Both sides prove that
 they have the job's key, 32 random bytes that travel through MPI, before anything that they send is read.
+
+A worker that its supervisor starts again has no MPI.  The one before it has left with the supervisor what it takes to
+come back: the addresses at which the coordinator and the parameter servers still listen, and the key.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, Pipe, answer_challenge, deliver_challenge
 from typing import Any
 
 from refdist import errors
 from refdist.backends.mpi import failure, greeting, processes, supervised
-from refdist.backends.mpi.start import limit, started
-from refdist.workers.channels import LINES, Gone
-from refdist.workers.launcher import CHIEF, Task
+from refdist.backends.mpi.start import joins, limit, started
+from refdist.workers.channels import LINES, Channel, Gone
+from refdist.workers.launcher import CHIEF, WORKER, Task
 from refdist.workers.transport import on_every_worker
 
 _BROKEN = (EOFError, OSError)
 _CHIEF = Task(CHIEF, 0)
 _LONGEST = 2e6  # seconds, 23 days; Linux counts milliseconds in 32 bits
+_HELLO_SECONDS = 30  # in which who connects says who it is
+_AGAIN_SECONDS = 1.0
 
 
 class SocketChannel:
@@ -100,26 +109,45 @@ class MPIPeers:
         Raises:
             RD01: a task is gone, or its host has no address.  RD17: the processes are not the tasks of one cluster,
             or two hosts have one name.  RD27: mpi4py cannot be used.
+            SystemExit: this worker was started again, and the coordinator has ended meanwhile.
         """
         self._task = task
         self.channels: dict[Task, list[SocketChannel]] = {}
-        seconds = limit(None)
+        self.seconds = limit(None)
+        self.returns = 0
+        self._listener: Listener | None = None  # where workers that were started again connect
+        self._key = b""
+        self._lock = threading.Lock()
+        # By worker, and how often that was started again.
+        self._half_there: dict[tuple[Task, int], dict[int, SocketChannel]] = {}
+        self._chief = 0  # the process of the coordinator, if that is on this host
+        self._left_behind: dict[str, Any] = {}  # what it takes to come back
+        if left_behind := supervised.left_behind():
+            self._come_back(left_behind)
+        else:
+            self._meet(cluster)
+        failure.end_job_on_exceptions(str(task), os._exit)
+
+    def _meet(self, cluster: Mapping[str, Sequence[int]]) -> None:
+        task, seconds = self._task, self.seconds
         with started(seconds) as (mpi, ends_here):
             failure.end_job_on_exceptions(str(task), mpi.COMM_WORLD.Abort)
             supervised.tell("task", task=task)
             world = mpi.COMM_WORLD
             greeting.compare(world.allgather(greeting.own()), world.Get_rank())
             place = processes.place()
-            everyone = world.allgather((task, socket.gethostname(), place, os.getpid(), secrets.token_bytes(32)))
-            key = everyone[0][-1]
+            everyone = world.allgather((task, socket.gethostname(), place, os.getpid(), secrets.token_bytes(32),
+                                        supervised.restarts()))
+            key = self._key = everyone[0][4]
+            self.returns = min(restarts for (other, *_, restarts) in everyone if other.type == WORKER)
             networks = {(host, where.network) for _, host, where, *_ in everyone}
             _check_names([host for host, _ in sorted(networks)])
             one_host = len(networks) == 1
-            self._chief = next((process for other, _, where, process, _ in everyone
+            self._chief = next((process for other, _, where, process, *_ in everyone
                                 if other == _CHIEF and where.processes == place.processes), 0)
-            listener = _listener(one_host, key, len(everyone))
+            listener = _listener(one_host, len(everyone))
             # Elsewhere a listener has a port, and the name of its host.
-            address = listener.address if one_host else (socket.gethostname(), listener.address[1])
+            address = os.fsdecode(listener.address) if one_host else (socket.gethostname(), listener.address[1])
             found = world.allgather((task, {job: list(tasks) for job, tasks in cluster.items()}, address))
             _check(found)
             address_of = {Task(*one): address for one, _, address in found}
@@ -129,51 +157,130 @@ class MPIPeers:
             for (opens, listens), count in LINES.items():
                 if task.type == opens:
                     for other in sorted(address_of):
-                        for _ in range(count if other.type == listens else 0):
-                            self._add(other, _connected(other, address_of[other], key, task), seconds)
+                        for index in range(count if other.type == listens else 0):
+                            self._add(other, _connected(other, address_of[other], key, (*task, 0, index)))
                 elif task.type == listens:
                     for _ in range(count * sum(other.type == opens for other in address_of)):
-                        self._add(*_accepted(listener), seconds)
-            listener.close()
-        failure.end_job_on_exceptions(str(task), os._exit)
+                        self._add(*_accepted(listener, key))
+            if self.returns and task.type != WORKER:
+                self._listener = listener
+            else:
+                listener.close()
+            if self.returns and task.type == WORKER:
+                self._left_behind = {"key": key.hex(), "addresses": [
+                    [*other, address] for other, address in sorted(address_of.items()) if other.type != WORKER]}
 
-    def _add(self, other: Task, connection: Connection, seconds: float) -> None:
-        self.channels.setdefault(other, []).append(SocketChannel(connection, seconds))
+    def _come_back(self, left_behind: dict[str, Any]) -> None:
+        joins(str(self._task))
+        supervised.tell("task", task=self._task)
+        key = bytes.fromhex(left_behind["key"])
+        for *other, address in left_behind["addresses"]:
+            to = Task(*other)
+            for index in range(_lines(self._task, to)):
+                where = address if isinstance(address, str) else tuple(address)
+                hello = (*self._task, left_behind["start"], index)
+                try:
+                    self._add(to, _connected(to, where, key, hello))
+                except errors.RefdistError:
+                    if to == _CHIEF:
+                        self.finish()
+                        sys.exit()
+                    self._add(to, _gone())  # the variables of this parameter server are lost, and no others
+        supervised.tell("joined")
+
+    def _add(self, other: Task, connection: Connection) -> None:
+        self.channels.setdefault(other, []).append(SocketChannel(connection, self.seconds))
+
+    def listen(self, returned: Callable[[Task, Sequence[Channel]], object]) -> None:
+        """See `Peers`."""
+        if self._listener is not None:
+            threading.Thread(target=self._listen, args=(self._listener, returned), name="refdist returns",
+                             daemon=True).start()
+
+    def _listen(self, listener: Listener, returned: Callable[[Task, Sequence[Channel]], object]) -> None:
+        while True:
+            try:
+                connection = listener.accept()
+            except OSError:  # too many files are open
+                time.sleep(_AGAIN_SECONDS)
+                continue
+            # A stranger that connects and says nothing keeps nobody waiting.
+            threading.Thread(target=self._greet, args=(connection, returned), name="refdist return",
+                             daemon=True).start()
+
+    def _greet(self, connection: Connection, returned: Callable[[Task, Sequence[Channel]], object]) -> None:
+        hello = _hello(connection, self._key)
+        if hello is None:
+            return
+        task, start, index = hello
+        with self._lock:
+            channels = self._half_there.setdefault((task, start), {})
+            channels[index] = SocketChannel(connection, self.seconds)
+            if len(channels) < _lines(task, self._task):
+                return
+            del self._half_there[task, start]
+        returned(task, [channels[number] for number in sorted(channels)])
 
     def spare(self) -> None:
         """See `Peers`."""
-        supervised.tell("spared", chief=self._chief)
+        supervised.tell("spared", chief=self._chief, left_behind=self._left_behind)
 
     def finish(self) -> None:
         """See `Peers`."""
         supervised.tell("finished")
 
 
-def _listener(one_host: bool, key: bytes, tasks: int) -> Listener:
+def _lines(one: Task, other: Task) -> int:
+    return LINES.get((one.type, other.type)) or LINES[other.type, one.type]
+
+
+def _listener(one_host: bool, tasks: int) -> Listener:
     address = f"\0refdist.{secrets.token_hex(16)}" if one_host else ("", 0)
-    return Listener(address, "AF_UNIX" if one_host else "AF_INET", 2 * tasks, key)
+    return Listener(address, "AF_UNIX" if one_host else "AF_INET", 2 * tasks)
 
 
-def _connected(other: Task, address: Any, key: bytes, task: Task) -> Connection:
+def _connected(other: Task, address: Any, key: bytes, hello: tuple[str, int, int, int]) -> Connection:
     try:
         connection: Connection = Client(address, authkey=key)
-        connection.send_bytes(json.dumps(task).encode())
+        connection.send_bytes(json.dumps(hello).encode())
         return connection
     except socket.gaierror as error:
         raise errors.error("RD01", "starting", f"{other} is on the host {address[0]}, and {socket.gethostname()} knows "
                            f"no address of that: {error.strerror}", "Write the name of each host, with its address, "
                            "into /etc/hosts of all of them.") from error
-    except _BROKEN as error:
+    except (AuthenticationError, *_BROKEN) as error:
         raise errors.error("RD01", "starting", f"{other} is gone: {error}") from error
 
 
-def _accepted(listener: Listener) -> tuple[Task, Connection]:
+def _gone() -> Connection:
+    # A connection whose other end is gone.
+    here, there = Pipe()
+    there.close()
+    return here
+
+
+def _accepted(listener: Listener, key: bytes) -> tuple[Task, Connection]:
     while True:
-        try:
+        with contextlib.suppress(OSError):  # a task that is gone, and will be missed
             connection = listener.accept()
-            return Task(*json.loads(connection.recv_bytes(1000))), connection
-        except (AuthenticationError, *_BROKEN):
-            pass  # a stranger, or a task that is gone and will be missed
+            if hello := _hello(connection, key):
+                return hello[0], connection
+
+
+def _hello(connection: Connection, key: bytes) -> tuple[Task, int, int] | None:
+    # Who has connected: the task, how often that was started again, and the number of the channel.  None for strangers,
+    # and for a task that is gone meanwhile.
+    try:
+        with socket.socket(fileno=os.dup(connection.fileno())) as source:
+            source.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _HELLO_SECONDS, 0))
+            deliver_challenge(connection, key)
+            answer_challenge(connection, key)
+            kind, number, start, index = json.loads(connection.recv_bytes(1000))
+            source.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+            return Task(kind, number), start, index
+    except (AuthenticationError, *_BROKEN):
+        connection.close()
+        return None
 
 
 def _check_names(hosts: Sequence[str]) -> None:

@@ -12,7 +12,10 @@ new one.  Workers tell their supervisors, and these the desk, when a checkpoint 
   those before does not count: a program may save as soon as it has restored.
 * A job that was told to end, by a signal to the launch command, is not started again, nor in the time in which it
   waits; that is for those who told it, as schedulers do with what they preempt.
-* The first restart waits BACKOFF_SECONDS, each one twice as long as that before, and none longer than LONGEST_SECONDS.
+* The first restart waits a second, each one twice as long as that before, and none longer than a minute (`backoff`).
+
+A job with parameter servers outlives its workers, which supervisors start again by themselves; what is said here is of
+losses that end it.
 
 Standard library only, as the launch command.
 """
@@ -27,12 +30,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from refdist.backends.mpi.backoff import backoff
 from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.supervisor import write
 from refdist.workers.launcher import prefixed
-
-BACKOFF_SECONDS = 1.0
-LONGEST_SECONDS = 60.0
 
 
 class Saved(NamedTuple):
@@ -152,15 +153,6 @@ def why_it_ends(ended: Ended, restarts: int, most: int, progress: bool) -> str:
     if restarts == most:
         return f"failed, and was started again as often as --max-restarts={most} allows"
     return ""
-
-
-def backoff(restarts: int) -> float:
-    """The seconds before a job is started again that was so often before.
-
-    >>> [backoff(restarts) for restarts in (0, 1, 2, 6, 2000)]
-    [1.0, 2.0, 4.0, 60.0, 60.0]
-    """
-    return LONGEST_SECONDS if restarts > LONGEST_SECONDS else min(BACKOFF_SECONDS * 2**restarts, LONGEST_SECONDS)
 
 
 def summary(why: str, restarts: int, seconds: float, losses: list[Loss], last: Saved | None) -> str:

@@ -23,8 +23,7 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
     Raises:
         RD20: MPI has ended in this process.  RD27: mpi4py cannot be used.
     """
-    warned.hand_over(supervised.warn)
-    saved.hand_over(supervised.saved)
+    _hand_over()
     supervised.start()
     launch = launched()
     if launch is not None:
@@ -50,6 +49,22 @@ def started(seconds: float) -> Iterator[tuple[mpi_types.MPI, bool]]:
         world = MPI.COMM_WORLD
         failure.end_job_on_exceptions(str(task_of(world.Get_rank(), world.Get_size())), world.Abort)
         yield loaded, ends_here
+
+
+def joins(who: str) -> None:
+    """What `started` does besides, in a process without MPI, in which errors end it and not the job.
+
+    Args:
+        who: the name of its task.
+    """
+    _hand_over()
+    print_whole_texts()
+    failure.end_job_on_exceptions(who, os._exit)
+
+
+def _hand_over() -> None:
+    warned.hand_over(supervised.warn)
+    saved.hand_over(supervised.saved)
 
 
 def limit(wanted: float | None) -> float:

@@ -24,14 +24,15 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from refdist.backends.mpi import alone, last_words, processes
 from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.printing import flush
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
-from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Supervisor
+from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Started, Supervisor
 from refdist.core import call_site
-from refdist.workers.launcher import launched, prefixed, task_of
+from refdist.workers.launcher import RESTARTS_VARIABLE, launched, prefixed, task_of
 
 _ANSWER_SECONDS = 15.0
 _UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files
@@ -84,7 +85,7 @@ def start() -> None:
     child = supervisor.fork()
     if child:
         try:
-            supervisor.watch(child)
+            supervisor.watch(Started(child))
         finally:  # whatever happens there, this process does not go on with the program
             os._exit(FAILED)
     _supervisor = supervisor.worker()
@@ -117,6 +118,17 @@ def hand_over(notice: Notice) -> None:
     global _several_hosts
     _several_hosts = True
     tell("notice", **notice._asdict())
+
+
+def restarts() -> int:
+    """How often the supervisor starts this program again when it is lost and the job goes on; 0 where it does not."""
+    text = os.environ.get(RESTARTS_VARIABLE, "")
+    return int(text) if _launched and text.isdecimal() else 0
+
+
+def left_behind() -> dict[str, Any]:
+    """What a process has left (`spared`) in whose place this one was started; empty where there was none."""
+    return _asked("left behind") if attach() else {}
 
 
 def lost(status: int) -> None:
@@ -162,12 +174,21 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def _answer(seconds: float) -> dict[str, str] | None:
+def _answer(seconds: float) -> dict[str, Any] | None:
     # None where the supervisor says nothing.
     assert _supervisor is not None
-    answer = _supervisor.recv(4096) if select.select([_supervisor], [], [], seconds)[0] else b""
-    found: dict[str, str] | None = json.loads(answer) if answer else None
+    answer = _supervisor.recv(1 << 18) if select.select([_supervisor], [], [], seconds)[0] else b""
+    found: dict[str, Any] | None = json.loads(answer) if answer else None
     return found
+
+
+def _asked(kind: str, **more: object) -> dict[str, Any]:
+    # Empty where the supervisor says nothing.
+    tell(kind, **more)
+    answer = _answer(_ANSWER_SECONDS)
+    while answer is None and _is_stopped(os.getppid()):  # it may have asked the launcher what MPI would hear then
+        answer = _answer(_ANSWER_SECONDS)
+    return answer or {}
 
 
 def _is_stopped(pid: int) -> bool:
@@ -195,11 +216,8 @@ def limited_start(seconds: float) -> Iterator[None]:
     """
     os.environ.setdefault(_UCX_SIGNAL_VARIABLE, "0")  # none: a terminal that is closed ends programs
     if _supervisor is not None:
-        tell("starting", limit=seconds)
-        answer = _answer(_ANSWER_SECONDS)
-        while answer is None and _is_stopped(os.getppid()):  # it may have asked the launcher what MPI would hear then
-            answer = _answer(_ANSWER_SECONDS)
-        if answer and answer["ucx"]:
+        answer = _asked("starting", limit=seconds)
+        if answer.get("ucx"):
             os.environ.setdefault(_UCX_VARIABLE, answer["ucx"])
         yield
         tell("joined")

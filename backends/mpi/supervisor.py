@@ -20,8 +20,9 @@ processes, joined, finished, warning (a "text"), report (a "text", how long it m
 workers, and whether the worker "ends" by itself when it was printed, which then is answered), absent: the "ranks" of
 those that will not say the same, because they are elsewhere, and of those that are "dead", task: which "task" of the
 cluster it is, saved: the "path" and "step" of a checkpoint that is complete, spared: from now on the job goes on when
-this worker is lost, which ends with the process "chief" of this host, notice: what it takes to tell the workers of
-other hosts that this one is lost, again and again, because datagrams get lost, and lost: another worker is, and the
+this worker is lost, which ends with the process "chief" of this host, and what it takes to come back, "left_behind",
+which is the answer to left behind in a worker that is started in its place, notice: what it takes to tell the workers
+of other hosts that this one is lost, again and again, because datagrams get lost, and lost: another worker is, and the
 exit "status" that it gives the job, which is the same on all hosts.
 
 How MPICH's launcher is told that a job has failed: by the line that MPI_Abort would send it, because it then returns
@@ -42,15 +43,16 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from refdist.backends.mpi import logs, pipes, processes
+from refdist.backends.mpi.backoff import backoff
 from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.last_words import LastWords
 from refdist.backends.mpi.logs import Printed
 from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
-from refdist.workers.launcher import Task, launched, on_this_host, prefixed, task_of
+from refdist.workers.launcher import RESTARTS_VARIABLE, Task, launched, on_this_host, prefixed, task_of
 
 # In a worker: its supervisor's process, and the numbers of the socket and of its standard error.
 VARIABLE = "REFDIST_SUPERVISOR"
@@ -79,6 +81,20 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal
 _WATCHED = (*_SIGNALS, signal.SIGCHLD)
 
 
+class Started(NamedTuple):
+    """A worker that runs.
+
+    Attributes:
+        child: its process.
+        printed: what passes on what it prints; None where it prints by itself.
+        words: what passes on its errors until it makes its strategy; None where it has made it.
+    """
+
+    child: int
+    printed: Printed | None = None
+    words: LastWords | None = None
+
+
 class Supervisor:
     """Watches one worker; made in the process that becomes the supervisor, before the worker exists."""
 
@@ -105,6 +121,10 @@ class Supervisor:
         self._state = "running"  # how far it is, for the desk
         self._joined = self._finished = False  # what the worker has said
         self._spared = False  # whether the job goes on when it is lost
+        self._start: Callable[[], Started] | None = None  # starts it again
+        self._left_behind: Message = {}  # what it takes to come back
+        self._starts = 0  # how often it was started again
+        self._start_at = _NEVER  # when it is started again, if it was lost
         self._todo: dict[int, Callable[[], object]] = {}  # by the file that becomes readable, what is then to be done
         self._reported = self._weak = False  # whether it has said why it fails; and that is because of another one
         self._ends = False  # whether it ends by itself when that was printed
@@ -120,6 +140,7 @@ class Supervisor:
         self._wanted = seconds_to_wait()  # for how many the others wait for this worker
         self._stopped = 0.0  # seconds left for the worker, which is stopped; 0 if it is not
         self._waited = self._killed = False  # it was stopped too long; this process has killed it
+        self._late = False  # it was started again, and has not come back in time
         self._lost = False  # it has ended as it should not
         self._kill_at = self._end_at = _NEVER  # when the worker, and when the job is ended at the latest
         self._printed_at = _NEVER  # when what is said of the worker was printed, and forwarded
@@ -164,29 +185,22 @@ class Supervisor:
         """That of the worker, before it says another one."""
         return task_of(self._who["rank"], self._who["of"])
 
-    def watch(self, child: int, printed: Printed | None = None, words: LastWords | None = None) -> NoReturn:
+    def watch(self, started: Started, start: Callable[[], Started] | None = None) -> NoReturn:
         """Watches the worker, and ends as it does.
 
         Args:
-            child: the worker.
-            printed: what passes on what it prints; None where it prints by itself.
-            words: what passes on its errors until it makes its strategy; None where it has made it.
+            started: the worker.
+            start: starts it again; None where that is not possible.
         """
-        self._child = child
-        self._printed, self._words = printed, words
-        self._there.close()
+        self._start = start
+        self._watch(started)
         if not self._launched:
             self._after = processes.outlived(_remove)
         processes.adopt_orphans()
         woken = processes.woken_by(*_WATCHED)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         todo = self._todo
-        todo |= {woken.fileno(): lambda: self._signalled(woken.recv(64)), self._here.fileno(): self._hear}
-        if printed is not None:
-            for source, passed in printed.sources().items():
-                todo[source] = functools.partial(_unless_closed, passed)
-        if words is not None:
-            todo[words.source()] = functools.partial(_unless_closed, words.passed)
+        todo[woken.fileno()] = lambda: self._signalled(woken.recv(64))
         self._tell("running")
         self._leaves()
         self._signalled(bytes([signal.SIGCHLD]))  # which may have come before the handler
@@ -209,6 +223,29 @@ class Supervisor:
             now = time.monotonic()
             self._times(now, min(now - before, 2 * _STEP))
             before = now
+
+    def _watch(self, started: Started) -> None:
+        self._child, self._printed, self._words = started
+        self._there.close()
+        self._todo[self._here.fileno()] = self._hear
+        if started.printed is not None:
+            for source, passed in started.printed.sources().items():
+                self._todo[source] = functools.partial(_unless_closed, passed)
+        if started.words is not None:
+            self._todo[started.words.source()] = functools.partial(_unless_closed, started.words.passed)
+
+    def _start_again(self, start: Callable[[], Started]) -> None:
+        self._start_at, self._starts = _NEVER, self._starts + 1
+        processes.end_descendants(0)  # what the one before has started
+        self._todo.pop(self._here.fileno(), None)  # unless the worker has closed its end
+        self._here.close()
+        self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._status = None
+        self._joined = self._waited = self._killed = self._late = False
+        self._limit = self._wanted
+        self._watch(start())
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        self._tell("running")
 
     # What happens.
 
@@ -245,6 +282,11 @@ class Supervisor:
                 self._finished = True
             elif message["kind"] == "warning":
                 self._report(message["text"], WARNING_SECONDS, status=0, warning=True)
+            elif message["kind"] == "left behind":
+                if self._words is not None:
+                    self._words.drain()
+                    self._words.flush()
+                self._answer_worker(**({**self._left_behind, "start": self._starts} if self._starts else {}))
             elif message["kind"] == "initialized":
                 self._initialized = True
             elif message["kind"] == "task":
@@ -256,6 +298,7 @@ class Supervisor:
                 self._tell(self._state)
             elif message["kind"] == "spared":
                 self._spared = True
+                self._left_behind = self._left_behind or message["left_behind"]
                 if message["chief"]:  # otherwise it is on another host
                     chief = processes.opened(message["chief"])
                     if chief is None:
@@ -298,6 +341,9 @@ class Supervisor:
                 if self._limit or self._told:  # MPI's start does not let Python see it; or this is the second one
                     self._kill_at = time.monotonic() + TOLD_SECONDS
                 self._told = number
+        elif self._start_at < _NEVER and number in ENDING:
+            self._start_at = _NEVER
+            self._fail(_told_to_end(number), TOLD_SECONDS, status=128 + number, if_first=True)
 
     def _ended(self, code: int) -> None:
         if self._words is not None:
@@ -311,6 +357,8 @@ class Supervisor:
         self._limit, self._stopped, self._kill_at = 0.0, 0.0, _NEVER
         if self._notices and not self._finished and not self._reported:
             self._notify_at = 0.0
+        if self._comes_back() and not was_told:
+            self._start_at = time.monotonic() + backoff(self._starts)
         how, several = self._how(code), self._how(code, several=True)
         if self._failed or self._reported:
             self._if_first = self._if_first or was_told
@@ -323,13 +371,14 @@ class Supervisor:
             self._tell("ended")
             self._leave()
         elif was_told:
-            self._fail(f"ended by {processes.signal_name(self._told)}, which the launcher passed on", TOLD_SECONDS,
-                       if_first=True)
+            self._fail(_told_to_end(self._told), TOLD_SECONDS, if_first=True)
         elif self._spared:
-            self._finished, self._status = True, 0
-            self._report(how, 0, status=0, several=several)
-            self._tell("ended")
-            self._leave()
+            words = "" if self._joined or self._words is None else self._words.taken()
+            self._finished, self._status = self._start_at == _NEVER, 0
+            self._report(words + how, 0, status=0, several=words + several)
+            if self._finished:
+                self._tell("ended")
+                self._leave()
         elif not self._joined:
             words = self._words.taken() if self._words is not None else ""
             why = f": {processes.too_many_open_files()}" if f"[Errno {errno.EMFILE}]" in words else ""
@@ -341,17 +390,28 @@ class Supervisor:
             self._report(how, MERGE_SECONDS if alike else 0, status=self._status or FAILED, several=several)
             self._tell("ended")
 
+    def _comes_back(self) -> bool:
+        """Whether a worker that was lost is started again."""
+        text = os.environ.get(RESTARTS_VARIABLE, "")
+        most = int(text) if text.isdecimal() else 0
+        over = self._finished or self._failed or self._reported
+        return self._start is not None and bool(self._left_behind) and not over and self._starts < most
+
     def _how(self, code: int, several: bool = False) -> str:
         """How the worker has ended: what follows its name, or those of several that have ended alike."""
         was, it, its_program = ("were", "they", "their programs") if several else ("was", "it", "its program")
         when = f" after the end of {its_program}" if self._finished else ""
         if self._waited:
             how = f"{was} stopped for {self._wanted:g} s{when}, and then killed"
+        elif self._late:
+            how = f"{was} not back after {self._wanted:g} s, and then killed"
         elif code < 0:
             how = f"{was} killed by {processes.signal_name(-code)}{when}"
         else:
             how = f"ended with exit status {code}"
-        if self._spared:
+        if self._start_at < _NEVER:
+            how += f"; {'they are' if several else 'it is'} started again in {backoff(self._starts):g} s"
+        elif self._spared:
             how += "" if self._finished else f"; the job goes on without {'them' if several else it}"
         elif not self._joined:
             how += f" before {it} joined the others"
@@ -374,6 +434,9 @@ class Supervisor:
         return _CLOSED
 
     def _chief_ended(self) -> object:
+        if self._start_at < _NEVER:
+            self._tell("ended")
+            self._leave()
         self._finished, self._kill_at = True, time.monotonic() + SPARED_SECONDS
         return _CLOSED
 
@@ -406,13 +469,18 @@ class Supervisor:
     def _times(self, now: float, passed: float) -> None:
         if self._limit and not self._stopped:  # a worker that is stopped does not wait for the others: they miss it
             self._limit = max(self._limit - passed, 0.0)
-            if not self._limit:
+            if not self._limit and self._starts:
+                self._late = True
+                processes.kill(self._child)
+            elif not self._limit:
                 self._fail(_late(self._wanted, self._initialized), TOLD_SECONDS, missing=True)
         if self._stopped:
             self._stopped = max(self._stopped - passed, 0.0)
             if not self._stopped:
                 self._waited = True
                 processes.kill(self._child)
+        if now >= self._start_at and self._start is not None:
+            self._start_again(self._start)
         if now >= self._kill_at:
             self._kill_at, self._killed = _NEVER, True
             processes.kill(self._child)
@@ -426,7 +494,7 @@ class Supervisor:
             self._leave()
 
     def _seconds(self) -> float:
-        until = min(self._kill_at, self._end_at, self._notify_at, self._line.next(),
+        until = min(self._kill_at, self._end_at, self._notify_at, self._start_at, self._line.next(),
                     _NEVER if self._words is None else self._words.next())
         counts = self._limit or self._stopped or (self._lost and self._finished)
         return max(min(until - time.monotonic(), _STEP if counts else 3600.0), 0.0)
@@ -529,6 +597,10 @@ def died(pid: int, name: str) -> str:
     return f"{name} (process {pid}) died, and the workers of this host end with it"
 
 
+def _told_to_end(number: int) -> str:
+    return f"ended by {processes.signal_name(number)}, which the launcher passed on"
+
+
 def _nothing() -> object:
     return None
 
@@ -581,25 +653,29 @@ def _asked(pmi: int, question: str, key: str) -> str:
 def supervise(command: list[str]) -> NoReturn:
     """Starts a worker and watches it."""
     supervisor = Supervisor()
-    try:
-        printed = logs.printed(supervisor.task, os.environ)
-    except OSError as error:
-        write(prefixed(str(supervisor.task), f"{error.filename} cannot be written: {error.strerror}"))
-        os._exit(FAILED)
-    words = LastWords(_pass_on if printed is None else printed.pass_on)
-    child = supervisor.fork(signal.SIGINT)  # until there is a strategy (`failure`)
-    if child == 0:
-        if printed is not None:
-            printed.become()
-        os.set_inheritable(supervisor.worker(words.become()).fileno(), True)
-        if not os.environ.get(TOPOLOGY_VARIABLE):  # only the launcher was meant
-            os.environ.pop(TOPOLOGY_VARIABLE, None)
+
+    def start() -> Started:
         try:
-            os.execv(command[0], command)
+            printed = logs.printed(supervisor.task, os.environ)
         except OSError as error:
-            os.write(2, f"{command[0]}: {error.strerror}\n".encode())
-            os._exit(127)
-    supervisor.watch(child, printed, words)
+            write(prefixed(str(supervisor.task), f"{error.filename} cannot be written: {error.strerror}"))
+            os._exit(FAILED)
+        words = LastWords(_pass_on if printed is None else printed.pass_on)
+        child = supervisor.fork(signal.SIGINT)  # until there is a strategy (`failure`)
+        if child == 0:
+            if printed is not None:
+                printed.become()
+            os.set_inheritable(supervisor.worker(words.become()).fileno(), True)
+            if not os.environ.get(TOPOLOGY_VARIABLE):  # only the launcher was meant
+                os.environ.pop(TOPOLOGY_VARIABLE, None)
+            try:
+                os.execv(command[0], command)
+            except OSError as error:
+                os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+                os._exit(127)
+        return Started(child, printed, words)
+
+    supervisor.watch(start(), start)
 
 
 def limit(process: int, seconds: float, who: str) -> None:

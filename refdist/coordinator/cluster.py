@@ -84,7 +84,7 @@ class Cluster(Functions):
             self.check(attempted)
             if not self._let_others(ready):
                 raise errors.error("RD33", attempted, f"no worker is left of {len(self._workers)}, and "
-                                   f"{len(self.queue)} functions wait for one",
+                                   f"{self.waiting()}",
                                    "Start a worker again with refdist.coordinator.restart_task.")
 
     def wait_for_all(self, attempted: str) -> None:

@@ -257,7 +257,9 @@ def _task(coordinator: ClusterCoordinator, attempted: str, task_type: str, task_
           ) -> tuple[Cluster, tuple[str, int]]:
     cluster = coordinator._cluster
     if not isinstance(cluster, Cluster):
-        raise errors.error("RD20", attempted, f"{task_type} {task_id} is a process", "Send it a signal.")
+        fix = ("Send it a signal." if attempted == "stop_task" else "Start the job by `python -m refdist launch "
+               "--max-restarts 3`: a worker that was lost then comes back by itself.")
+        raise errors.error("RD20", attempted, f"{task_type} {task_id} is a process", fix)
     spec = coordinator.strategy.cluster_resolver.cluster_spec()
     number = as_integer(task_id)
     if task_type not in ("worker", "ps") or number is None or number not in spec.task_indices(task_type):

@@ -99,6 +99,10 @@ class Functions(ABC):
     def _stop_all(self) -> None:
         """Stops the functions that run, and waits until none does."""
 
+    def waiting(self) -> str:
+        """How many functions wait for a worker, for messages."""
+        return f"{errors.counted(len(self.queue), 'function')} wait{'s' if len(self.queue) == 1 else ''} for one"
+
     def raise_error(self) -> None:
         """Stops and drops all functions, and then raises the error that one of them has raised, if there is one.
 
@@ -127,6 +131,7 @@ class Functions(ABC):
 
     def _again(self, closure: Closure) -> None:
         closure.fate, closure.returns = "", False
+        closure.losses += 1
         if self.error is not None:
             closure.cancel("its worker was lost after another function had failed")
         else:

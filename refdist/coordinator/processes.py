@@ -7,17 +7,22 @@ its own, so that workers do not wait for it.  The program does not hand its work
 would take milliseconds to switch between the two.
 
 A worker is lost when its channel says so: its process is gone, or was silent in the middle of a message for longer than
-the limit.  Its function goes to the end of the queue.  Nobody starts it again; where no worker is left, waiting is an
-error.  A worker that was stopped by a signal is not lost, and its function is waited for.
+the limit.  Its function goes to the end of the queue.  Where the launcher starts workers again, it comes back by
+itself, with nothing of what it had, and is sent all definitions anew; a function that has lost more workers than one
+may be started again is an error, because it would lose them all.  Where no worker is left and none comes back, waiting
+is an error.  A worker that was stopped by a signal is not lost, and its function is waited for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import select
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from refdist import errors
 from refdist.coordinator.choices import current
@@ -67,8 +72,13 @@ class Processes(Functions):
         self._lost = ""  # the last worker that was lost, and how
         self._events = select.epoll()
         self._by_file = {worker.work.fileno(): worker for worker in self._there}
-        for file in self._by_file:
+        self._returned: deque[_Worker] = deque()  # workers that have come back, and were not seen yet
+        self._return = os.eventfd(0, os.EFD_NONBLOCK)  # readable while there are some
+        for file in (*self._by_file, self._return):
             self._events.register(file, select.EPOLLIN)
+        self._peers = job.peers
+        self._losses = [0] * self.workers
+        job.peers.listen(self._come_back)
         threading.Thread(target=self._attend, name="refdist coordinator", daemon=True).start()
 
     # --- Methods that the coordinator calls ---
@@ -92,12 +102,17 @@ class Processes(Functions):
         return made
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
+        alone = 0.0  # seconds in which there was no worker
         while not ready():
-            if not self._there:
-                raise errors.error("RD33", attempted, f"no worker is left of {self.workers}, and {len(self.queue)} "
-                                   f"functions wait for one; the last one was {self._lost}",
+            comes_back = min(self._losses) <= self._peers.returns
+            if not self._there and (not comes_back or alone >= self._peers.seconds):
+                late = f", none has come back within {self._peers.seconds:g} s" if comes_back else ""
+                raise errors.error("RD33", attempted, f"no worker is left of {self.workers}{late}, and "
+                                   f"{self.waiting()}; the last one was {self._lost}",
                                    "Start the job again from the latest checkpoint.")
+            before = time.monotonic()
             self._look(_LOOK)
+            alone = 0.0 if self._there else alone + min(time.monotonic() - before, 2 * _LOOK)
 
     def step(self) -> None:
         self._look(_STEP)
@@ -141,7 +156,11 @@ class Processes(Functions):
     def _hear_all(self, seconds: float) -> None:
         for file, _ in self._events.poll(seconds):
             worker = self._by_file.get(file)
-            if worker is not None:
+            if file == self._return:
+                os.eventfd_read(file)
+                while self._returned:
+                    self._welcome(self._returned.popleft())
+            elif worker is not None:
                 try:
                     answer = worker.work.answer()
                 except Gone as gone:
@@ -161,17 +180,37 @@ class Processes(Functions):
             assert isinstance(result, BaseException)
             self._failed(closure, worker.number, result)
 
+    def _come_back(self, task: Task, channels: Sequence[Channel]) -> None:
+        # Called in another thread.
+        self._returned.append(_Worker(task.number, *channels))
+        os.eventfd_write(self._return, 1)
+
+    def _welcome(self, worker: _Worker) -> None:
+        for before in [other for other in self._there if other.number == worker.number]:
+            self._lose(before, Gone("its process is gone"))
+        self._there.append(worker)
+        self._rested.append(worker)
+        self._by_file[worker.work.fileno()] = worker
+        self._events.register(worker.work.fileno(), select.EPOLLIN)
+
     def _lose(self, worker: _Worker, gone: Gone) -> None:
         closure, worker.closure = worker.closure, None
+        self._losses[worker.number] += 1
         self._lost = f"worker {worker.number} ({gone})"
         self._there.remove(worker)
         if worker in self._rested:
             self._rested.remove(worker)
         self._by_file = {file: other for file, other in self._by_file.items() if other is not worker}
         worker.control.close()
+        worker.work.close()
         if closure is not None:
             self._lost += f", in {closure}"
             self._again(closure)
+            if closure.losses > self._peers.returns > 0 and closure in self.queue:
+                self.queue.remove(closure)
+                self._failed(closure, worker.number, errors.error(
+                    "RD33", f"function {closure.name}", f"{closure.losses} workers were lost one after another while "
+                    "they carried it out", "Look at what it does that ends its process, or takes its memory."))
 
 
 def _unpacked(answer: bytes) -> tuple[str, object]:

@@ -64,6 +64,7 @@ def _serve_variables(job: Job) -> None:
     for task, channels in job.peers.channels.items():
         if task != _CHIEF:
             threading.Thread(target=store.serve, args=channels, name=f"refdist {task}", daemon=True).start()
+    job.peers.listen(lambda task, channels: store.serve(*channels))
     store.serve(job.peers.channels[_CHIEF][0])
 
 

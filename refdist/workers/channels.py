@@ -8,11 +8,14 @@ gone; what the messages are is not known here.
 
 `LINES` says who talks to whom.  The coordinator has two channels to each worker: on the second one it can say that the
 function is to stop which the worker is carrying out.
+
+A worker that was lost may be started again.  It finds the others where they still listen, and opens all of its channels
+itself, those to the coordinator too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from refdist.workers.launcher import CHIEF, SERVER, WORKER, Task
@@ -62,6 +65,21 @@ class Peers(Protocol):
     @property
     def channels(self) -> Mapping[Task, Sequence[Channel]]:
         """The channels to each other task, in the order in which they were opened."""
+
+    @property
+    def returns(self) -> int:
+        """How often each worker may be started again when it was lost; 0 where none is."""
+
+    @property
+    def seconds(self) -> float:
+        """For how long tasks wait for each other."""
+
+    def listen(self, returned: Callable[[Task, Sequence[Channel]], object]) -> None:
+        """From now on workers that were started again can connect; where none is, nothing happens.
+
+        Args:
+            returned: called in another thread with each of them, and the channels to it.
+        """
 
     def spare(self) -> None:
         """From now on the job goes on when this task is lost."""

@@ -302,6 +302,42 @@ def leaves(strategy: Any, c: Any) -> None:
     assert (started, ended) == (11, 10)
 
 
+def returns(strategy: Any, c: Any) -> None:
+    """Worker 0 is killed in a function, comes back with nothing of what it had, and takes part again."""
+    with strategy.scope():
+        first, total, own = (refdist.Variable(0), refdist.Variable(0), refdist.Variable(5, per_worker_variable=True))
+    iterator = iter(c.create_per_worker_dataset(Dataset.range(100_000)))
+
+    def work(elements: Any) -> tuple[int, int, int, int]:
+        element = int(next(elements))
+        if index() == 0 and element == 3 and first.assign_add(1) == 1:
+            die()
+        total.assign_add(1)
+        return int(index()), element, int(own.assign_add(1)), os.getpid()
+
+    seen: list[tuple[int, ...]] = []
+    while len({pid for number, *_, pid in seen if number == 0}) < 2:
+        seen.append(tuple(map(int, c.schedule(work, args=(iterator,)).fetch())))
+    first_pid = next(pid for number, *_, pid in seen if number == 0)
+    before = [row[1:3] for row in seen if row[0] == 0 and row[3] == first_pid]
+    after = [row[1:3] for row in seen if row[0] == 0 and row[3] != first_pid]
+    assert before == [(0, 6), (1, 7), (2, 8)] and after == [(0, 6)], (before, after)
+    assert int(total) == len(seen) and c.done()
+    assert set(c.fetch([c.schedule(lambda: (time.sleep(0.01), int(index()))[1]) for _ in range(20)])) == {0, 1}
+
+
+def poison(strategy: Any, c: Any) -> None:
+    """A function that kills its worker each time is an error, and the workers come back."""
+    remote = c.schedule(die)
+    assert "workers were lost one after another while they carried it out" in refused(c.join), remote
+    assert c.schedule(lambda: 7).fetch() == 7
+
+
+def returns_late(strategy: Any, c: Any) -> None:
+    """Worker 0 is killed; its second start fails or hangs (see `start`), and its third one comes back."""
+    returns(strategy, c)
+
+
 def server(strategy: Any, c: Any) -> None:
     """A parameter server is killed: its variables are gone, and all others are as they were."""
     with strategy.scope():
@@ -392,6 +428,14 @@ def start(arguments: list[str]) -> tuple[Any, Any]:
     spec = refdist.train.ClusterSpec(cluster)
     if "joins" in arguments and task["type"] != "chief":
         refdist.Server(spec, task["type"], task["index"]).join()
+    if "returns_late" in arguments and task["type"] == "worker" and task["index"] == 0:
+        starts = Path(os.environ["PIDS"], "starts")
+        with starts.open("a") as file:
+            file.write("x")
+        if starts.stat().st_size == 2:
+            if os.environ["SECOND"] == "raises":
+                raise KeyError("the second start")
+            time.sleep(1000)
     if "server" in arguments and (task["type"], task["index"]) == ("ps", 1):
         threading.Thread(target=killed_when_told, daemon=True).start()
     resolver = refdist.cluster_resolver.SimpleClusterResolver(spec, task_type=task["type"], task_id=task["index"])

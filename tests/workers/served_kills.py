@@ -2,7 +2,8 @@
 
 The job is a coordinator, two workers and two parameter servers under `refdist launch`; what happens when a process of
 the launcher is killed is in `kills`.  The functions of a worker run elsewhere, and no result and no update is lost:
-each is there at least once.  Every other death ends the job within its limit, and is named.  Nothing is left.
+each is there at least once.  Every other death ends the job within its limit, and is named.  In every second run lost
+workers come back, and a job that is lost is started again: all of these come to their end.  Nothing is left.
 """
 
 from __future__ import annotations
@@ -54,17 +55,18 @@ print("all is there")
 BEFORE = r"\[{task}\] was killed by SIGKILL( before it joined the others)?$"
 SAYS = {
     "chief": r"\[chief\] was killed by SIGKILL",
-    "worker": r"\[{task}\] was killed by SIGKILL; the job goes on without it$|" + BEFORE,
+    "worker": r"\[{task}\] was killed by SIGKILL; (the job goes on without it|it is started again in 1 s)$|" + BEFORE,
     "ps": r"\[RD33\] .* {task}, which had the variable, is gone|\[RD01\] starting: {task} is gone|" + BEFORE}
 
 
 def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, list[str]]:
     """One run: what was killed, the seconds from then to the end, and what was wrong."""
     run, before, over = uuid.uuid4().hex, set(os.listdir(SHARED)), folder / uuid.uuid4().hex
-    kind, moment = source.choice(sorted(SAYS)), source.uniform(0, MOMENTS)
+    kind, moment, restarts = source.choice(sorted(SAYS)), source.uniform(0, MOMENTS), source.choice((0, 3))
     task = source.randrange(COUNTS[kind])
     env = {**os.environ, "PYTHONPATH": str(kills.ROOT), "REFDIST_TIMEOUT": "20", "REFDIST_TEST_RUN": run}
-    done = subprocess.Popen([sys.executable, "-m", "refdist", "launch", "--workers", "2", "--ps", "2", job, str(over)],
+    done = subprocess.Popen([sys.executable, "-m", "refdist", "launch", "--max-restarts", str(restarts), "--workers",
+                             "2", "--ps", "2", job, str(over)],
                             env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     time.sleep(moment)
     rank, pid = TASKS[kind] + task, 0
@@ -86,8 +88,8 @@ def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, l
         wrong.append(f"left: {left}")
     if memory := set(os.listdir(SHARED)) - before:
         wrong.append(f"memory left: {memory}")
-    goes_on = "the job goes on without it" in text and kind == "worker"
-    if goes_on and (done.returncode, out) != (0, "all is there\n"):
+    goes_on = kind == "worker" and re.search("the job goes on without it|it is started again", text) is not None
+    if (goes_on or restarts) and (done.returncode, out) != (0, "all is there\n"):
         wrong.append(f"exit status {done.returncode}, printed {out!r} and:\n{text}")
     # A parameter server that is killed when the program has ended is not missed.
     missed = out != "all is there\n" or kind == "worker"
@@ -96,7 +98,7 @@ def killed(source: random.Random, job: str, folder: Path) -> tuple[str, float, l
                      f"{out}{text}")
     if not goes_on and out != "all is there\n" and done.returncode == 0:
         wrong.append("exit status 0")
-    return kind, took, wrong
+    return f"{kind}, {restarts} restarts", took, wrong
 
 
 def main(arguments: list[str]) -> int:
@@ -122,7 +124,7 @@ def main(arguments: list[str]) -> int:
     folder.rmdir()
     for kind, runs in sorted(runs_by_kind.items()):
         took = sorted(seconds for seconds, _ in runs)
-        print(f"{kind:10} {len(runs):4} runs, wrong {sum(wrong for _, wrong in runs):3}; ended after "
+        print(f"{kind:18} {len(runs):4} runs, wrong {sum(wrong for _, wrong in runs):3}; ended after "
               f"{took[len(took) // 2]:.1f} s (median), {took[-1]:.1f} s (longest)")
     return int(any(wrong for runs in runs_by_kind.values() for _, wrong in runs))
 
