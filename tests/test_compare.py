@@ -469,6 +469,28 @@ def test_an_exception_of_more_replicas_is_a_difference() -> None:
     assert report.status == 1
 
 
+def test_a_program_that_needs_several_replicas_is_compared_on_these() -> None:
+    def program() -> None:
+        results = refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(lambda: reduced(np.float32([2.0, 3.0])))
+        print(results.values[0])  # one replica returns the array itself
+
+    report = refdist.compare(program, replicas=(1, 2, 4), orders=0)
+    [difference] = report.differences
+    assert (difference.first, difference.second, difference.cause) == ("2 replicas", "4 replicas", "NOT DISTRIBUTED")
+    assert "gets 2 times what it is on 2" in difference.why
+    assert "experimental_local_results" in report.notes[0]
+    assert [run for run, _ in report.failures] == ["1 replica"]
+
+
+def test_a_program_that_fails_on_each_number_is_said_once() -> None:
+    def program() -> None:
+        refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(lambda: {}["loss"])
+
+    report = refdist.compare(program, replicas=(1, 2, 4))
+    assert report.status == 3
+    assert [run for run, _ in report.failures] == ["1 replica"]
+
+
 def test_a_program_without_a_seed_differs_from_itself() -> None:
     def program() -> float:
         return float(np.random.default_rng().normal())

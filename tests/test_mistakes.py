@@ -91,6 +91,21 @@ def test_the_verdicts_on_mistakes_with_a_library(family: str, tmp_path: Path) ->
     assert json.loads(done.stdout.splitlines()[-1]) == wanted
 
 
+@pytest.mark.slow
+def test_a_layer_that_begins_otherwise_in_each_run_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="`make interop` installs it")
+    (tmp_path / "layer.py").write_text("""
+import refdist, torch
+strategy, model = refdist.MirroredStrategy(["GPU:0", "GPU:1"]), torch.nn.Linear(3, 1)
+for x in strategy.experimental_distribute_dataset(refdist.data.Dataset.from_tensor_slices(torch.ones(4, 3)).batch(4)):
+    losses = strategy.run(lambda x: model(torch.as_tensor(x)).mean().detach(), (x,))
+    print(float(strategy.reduce("MEAN", losses, axis=None)))
+""")
+    [difference] = refdist.compare(tmp_path / "layer.py", replicas=(1, 2), orders=0).differences
+    assert difference.cause == "NO SEED"
+    assert "torch.manual_seed(0)" in difference.advice
+
+
 def tell(family: str) -> None:
     """Prints the verdicts on a family; those by comparison come first, before a library has started threads."""
     verdicts = {}

@@ -28,7 +28,7 @@ from refdist.insight.aligned import (
     steps,
     tolerance,
 )
-from refdist.insight.draws import GLOBAL
+from refdist.insight.draws import GLOBAL, PYTORCH
 from refdist.insight.trial import Trial
 
 _MOST_ROWS = 1_000_000
@@ -86,8 +86,10 @@ class Case:
             theirs.setdefault((one.call,), []).append(one)
         taken: Counter[tuple[str, ...]] = Counter()
         until = self.parting.points[1]
-        # Where what parts was still the same after it, a factor did no harm: the program divides by it.
-        equal = {point.step: point.at for point in points_of(self.second)
+        # Where what parts was still the same after it, a factor did no harm: the program divides by it.  What is
+        # printed in the same step may have been computed before it.
+        printed = until is not None and until.name == "printed"
+        equal = {point.step - printed: point.at for point in points_of(self.second)
                  if until is not None and point.name == until.name and point.at < until.at}
         harmless = self._harmless
         others_differ: list[tuple[Meeting, Meeting]] = []
@@ -130,7 +132,8 @@ class Case:
             if one is None or two.at > there.at or not two.contributed:
                 continue
             x, y = _items(one.received), _items(two.received)
-            if any(not _near([a * q], [b * p], _OF_PRINTED) for a, b in zip(x, y, strict=False) for p, q in shown):
+            if any(not _near([a * q], [b * p], _OF_PRINTED) and (_is_finite(b) or _is_finite(q))
+                   for a, b in zip(x, y, strict=False) for p, q in shown):
                 continue
             if shown and not _near(x, y, _loosest(one, two)):
                 yield one, two
@@ -296,6 +299,10 @@ def of_itself(first: Trial, again: Trial, hashes: bool, parting: Parting) -> Cau
                      "order of a set, or hash() of a text, decides",
                      "Sort what comes out of a set before looping over it.")
     seeded = {draw.made for draw in first.draws if draw.seed not in (None, "None")}
+    if any(draw.made == PYTORCH for draw in first.draws):
+        return Cause("NO SEED", "random numbers are drawn from PyTorch's generator, such as the first values of a "
+                     "layer, and it was not seeded", "Call torch.manual_seed(0) first: without that, nothing can be "
+                     "said of other numbers of replicas.")
     for draw in first.draws:
         if draw.seed == "None" or (draw.seed is None and draw.made == GLOBAL and GLOBAL not in seeded):
             what = "a random generator is made without a seed" if draw.seed else (
@@ -389,9 +396,9 @@ def _scaled(case: Case) -> Cause | None:
     alike = len(parts) > 1 and all(_near(part, parts[0], 1e-5) for part in parts)
     factor = b / a
     changes = case.changes()
-    if case.shaken is not None and changes is not None and not _near([factor * item for item in changes[0]], changes[1],
-                                                                     1e-3):
-        return None  # the factor may be divided by, and the order of the replicas decides
+    if case.shaken is not None and (case.shaken.name == case.parting.name or (
+            changes is not None and not _near([factor * item for item in changes[0]], changes[1], 1e-3))):
+        return None  # the factor may be divided by, or be chance, and the order of the replicas decides
     if _near([factor * item for item in x], y, _loosest(one, two)):
         times = f"{factor:g} times what it is on {a}"
         if alike:

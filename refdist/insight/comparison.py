@@ -229,12 +229,16 @@ class _Comparing:
         self._runs = 0
         self._doubles: dict[Setting, Trial] = {}
         self._unstable: frozenset[str] = frozenset()
+        self._itself: tuple[Case, Cause] | None = None  # why printed lines differ from run to run
 
     def compare(self, counts: Sequence[int], workers: int, orders: int) -> Comparison:
-        report, at_first = self._report, self._setting
-        base = self._tried(at_first)
+        report = self._report
+        base = self._tried(self._setting)
+        if base is None and self._setting.replicas == 1 and len(counts) > 1:
+            base, counts = self._without_one(counts[0]), counts[1:]
         if base is None or not self._is_itself(base):
             return report
+        at_first = base.setting
         pairs: list[tuple[Trial, Trial]] = []
         trials = [base]
         for count in counts:
@@ -264,6 +268,8 @@ class _Comparing:
             case = Case(first, second, parted)
             self._add(case, causes.of_order(case))
         self._notes(base, trials)
+        if self._itself is not None and not report.differences and not report.compared:
+            self._add(*self._itself)
         if not report.differences and not report.failures and not report.compared:
             report.failures.append(("all", "the program has no variable, prints no number outside replicas and "
                                     "returns none"))
@@ -354,6 +360,19 @@ class _Comparing:
             return None
         return outcome
 
+    def _without_one(self, replicas: int) -> Trial | None:
+        """Runs a program that fails on one replica on more, which are compared with each other if it does not there."""
+        before, self._setting = self._setting, self._setting._replace(replicas=replicas)
+        base = self._tried(self._setting)
+        if base is None:
+            self._setting = before
+            del self._report.failures[1:]
+            return None
+        self._report.notes.append(f"all are compared with {replicas} replicas, as it fails on one; there `run` returns "
+                                  "a value itself and no PerReplica, and "
+                                  "`strategy.experimental_local_results(value)[0]` is replica 0's on any number")
+        return base
+
     def _raised(self, failed: Trial) -> None:
         last = next((event for event in reversed(failed.events) if event.kind == "error"), None)
         line = (last.fields.get("site") or [""])[0] if last else ""
@@ -376,6 +395,9 @@ class _Comparing:
                 hashes = not any(parting.name != "printed" for parting in Aligned(base, third).partings(whole))
             self._add(Case(base, again, real), causes.of_itself(base, again, hashes, real))
             return False
+        if partings:
+            case = Case(base, again, partings[0])
+            self._itself = case, causes.of_itself(base, again, False, partings[0])
         unstable = [aligned.template(parting.points[0].value) for parting in partings if parting.points[0] is not None]
         self._unstable = frozenset(unstable)
         if unstable:

@@ -1,7 +1,7 @@
 """Random numbers that a program draws from NumPy and Python: from which generator, on which replica, at which line.
 
-Of PyTorch only the seeds are seen, and whether the global generator has another state after a replica has run.  JAX's
-keys are watched by `keys.py`.
+Of PyTorch only the seeds are seen, and whether the global generator has another state after a replica has run, or at
+the end of a program that has not seeded it.  JAX's keys are watched by `keys.py`.
 
 refdist's own generators have a stream for each replica.  Those of NumPy and Python know no replicas: what one replica
 draws, another does not get, so that the order in which replicas run decides; and generators that replicas seed alike
@@ -13,26 +13,34 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refdist.core import call_site, context_stack
+from refdist.core.scaling import INSTALLED
 from refdist.insight.imports import when_imported
 
 GLOBAL = "global"
+PYTORCH = "PyTorch"
 _SEEDS = {"seed", "setstate", "set_state"}
 _METHODS = ("random", "normal", "standard_normal", "uniform", "integers", "choice", "permutation", "shuffle",
             "permuted", "exponential", "binomial", "poisson", "beta", "gamma", "bytes")
+# Of the generators that NumPy and Python had before.
+_METHODS_OF_A_STATE = (*(name for name in _METHODS if name not in ("integers", "permuted")), "rand", "randn", "randint",
+                       "random_sample")
+_METHODS_OF_PYTHON = ("random", "uniform", "randint", "randrange", "choice", "choices", "sample", "shuffle", "gauss",
+                      "normalvariate")
 
 
 class Draw(NamedTuple):
     """One use of a generator: numbers were drawn, or it was made or seeded.
 
     Attributes:
-        made: the line at which the generator was made; GLOBAL for one of a module.
+        made: the line at which the generator was made; GLOBAL for one of a module, PYTORCH for PyTorch's where the
+            program has drawn from it and has not seeded it.
         maker: the replica that made it; None for the program.
         line: where this happens.
         replica: which replica does it; None for the program.
@@ -56,6 +64,7 @@ class Draws:
     def __init__(self) -> None:
         self.found: dict[Draw, None] = {}
         self._state: Any = None  # of PyTorch's global generator
+        self._unseeded: Any = None  # its state when it was imported
         self._seeding: set[int | None] = set()  # replicas that seed it, of which each has a state of its own
         # Its generators that the program has made outside replicas: where, and their states.
         self._generators: dict[Any, tuple[str, Any]] = {}
@@ -79,9 +88,47 @@ class Draws:
             return _watched(generator, lambda at: self._add(Draw(line, maker, at, _replica())))
 
         np.random.default_rng = default_rng
+        np.random.RandomState = self._of_states(  # type: ignore[misc]
+            np.random.RandomState, _METHODS_OF_A_STATE)
+        random.Random = self._of_states(random.Random, _METHODS_OF_PYTHON)  # type: ignore[misc]
         when_imported("torch", self._watch)
 
+    def at_the_end(self) -> None:
+        """Notes whether the program has drawn from PyTorch's generator, and has not seeded it."""
+        if self._unseeded is not None and not self._seeding and not bool(
+                (sys.modules["torch"].default_generator.get_state() == self._unseeded).all()):
+            self._add(Draw(PYTORCH, None, "", None))
+
+    def _of_states(self, kind: Any, names: Sequence[str]) -> Any:
+        # A subclass of a class of generators that counts generators of that class as instances.
+        watching = self
+
+        def is_instance(_: Any, value: object) -> bool:
+            return isinstance(value, kind)
+
+        def init(generator: Any, seed: Any = None) -> None:
+            line = _line()
+            generator._made_at = None if line is None else (line, _replica())
+            if line is not None:
+                watching._add(Draw(line, _replica(), line, _replica(), repr(seed)))
+            kind.__init__(generator, seed)
+
+        def method(name: str) -> Callable[..., Any]:
+            def call(generator: Any, *args: Any, **kwargs: Any) -> Any:
+                line = _line()
+                if line is not None and generator._made_at is not None:
+                    made, maker = generator._made_at
+                    watching._add(Draw(made, maker, line, _replica()))
+                return getattr(kind, name)(generator, *args, **kwargs)
+
+            return call
+
+        metaclass = type("type", (type(kind),), {"__instancecheck__": is_instance})
+        return metaclass(kind.__name__, (kind,), {
+            "__init__": init, "__module__": kind.__module__, **{name: method(name) for name in names}})
+
     def _watch(self, torch: Any) -> None:
+        self._unseeded = torch.default_generator.get_state()
         torch.manual_seed = self._of_a_seed(torch.manual_seed)
         torch.Generator = self._of_generators(torch.Generator)
 
@@ -182,10 +229,12 @@ def _replica() -> int | None:
 
 
 def _line() -> str | None:
-    """The program's line that makes the call; None if refdist or a library makes it."""
+    """The program's line that makes the call, itself or through a library; None if refdist or an import makes it."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__name__") == __name__:
+    while frame is not None and (frame.f_globals.get("__name__") == __name__
+                                 or frame.f_code.co_filename.startswith(INSTALLED)):
         frame = frame.f_back
-    if frame is None or call_site.is_ours(frame.f_globals.get("__name__", "")):
+    if frame is None or call_site.is_ours(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith(
+            "<frozen importlib"):
         return None
     return str(call_site.of_one(frame.f_code, frame.f_lasti))

@@ -270,6 +270,7 @@ def _run(program: Callable[[], object], setting: Setting, folder: Path) -> NoRet
     draws, keys = Draws(), Keys()
 
     def end(ended: str, text: str = "", returned: Sequence[Any] = ()) -> NoReturn:
+        draws.at_the_end()
         (folder / _OUTCOME).write_text(json.dumps(
             {"ended": ended, "text": text, "returned": returned, "draws": list(draws.found),
              "keys": list(keys.found)}))

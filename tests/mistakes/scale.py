@@ -191,6 +191,16 @@ def metric_of_means() -> None:
     print("loss", float(loss))
 
 
+def metric_of_uneven_means() -> None:
+    # 0.6 and 0.6666667 are printed: each is exact, and no other number with more digits.
+    strategy = four()
+    share = total(strategy, Aggregation.MEAN)
+    rows = refdist.data.Dataset.range(10).map(np.float32).batch(10)
+    for x in strategy.experimental_distribute_dataset(rows):
+        strategy.run(lambda x: share.assign(np.mean(np.asarray(x) > 3)), (x,))
+    print(share.read_value())
+
+
 def spread_of_the_weights() -> None:
     strategy = four()
     w = weights(strategy)
@@ -258,6 +268,7 @@ MISTAKES = [
     (0, root_of_a_part, "compare ROWS OF ONE REPLICA"),
     (0, clipped_before_the_sum, "compare ROWS OF ONE REPLICA"),
     (27, metric_of_means, "compare MEANS SUMMED"),
+    (28, metric_of_uneven_means, "compare MEAN OF MEANS"),
     (0, spread_of_the_weights, "warns RD37"),
     (27, mean_of_items, "warns RD38"),
     (27, uneven_means_summed, "compare MEANS SUMMED"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from typing import Any
 from unittest import mock
 
@@ -51,6 +52,49 @@ def one_seed() -> None:
         w.assign_sub((x * kept).sum(axis=0))
 
     each(strategy, step)
+
+
+def one_seed_of_a_random_state() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub((x + np.random.RandomState(3).normal(size=x.shape)).astype("f4").sum(axis=0)))
+
+
+def one_seed_of_python() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        draws = random.Random(3)
+        w.assign_sub(np.sum([row * np.float32(draws.uniform(0, 2)) for row in x], axis=0, dtype=np.float32))
+
+    each(strategy, step)
+
+
+def shared_random_state() -> None:
+    strategy, draws = four(), np.random.RandomState(0)
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub((x * draws.rand(*x.shape)).astype(np.float32).sum(axis=0)))
+
+
+def largest_of_the_first_replica() -> None:
+    # What is kept for a step is that of the replica which comes first; these rows make the sum twice as large.
+    strategy, kept = four(), {}
+    w = total_of_rows(strategy)
+
+    def step(i: int, x: Any) -> None:
+        if i not in kept:
+            kept[i] = x.max()
+        w.assign_add((x / (1 + kept[i])).sum())
+
+    rows = refdist.data.Dataset.range(16).map(np.float32).batch(8)
+    for i, x in enumerate(strategy.experimental_distribute_dataset(rows)):
+        strategy.run(step, (i, x))
+
+
+def total_of_rows(strategy: Any) -> Any:
+    with strategy.scope():
+        return refdist.Variable(0.0, name="total", aggregation=Aggregation.SUM)
 
 
 def shared_generator() -> None:
@@ -155,6 +199,10 @@ MISTAKES = [
     (37, running_mean_in_python, "compare SHARED PYTHON STATE"),
     (37, shared_generator, "compare SHARED GENERATOR"),
     (38, one_seed, "compare ONE SEED"),
+    (38, one_seed_of_a_random_state, "compare ONE SEED"),
+    (38, one_seed_of_python, "compare ONE SEED"),
+    (37, shared_random_state, "compare SHARED GENERATOR"),
+    (37, largest_of_the_first_replica, "compare SHARED PYTHON STATE"),
     (42, typing_error_in_tf_config, "raises RD17"),
     (42, index_outside_the_cluster, "raises RD17"),
     (43, mirrored_on_each_worker, "warns UserWarning"),

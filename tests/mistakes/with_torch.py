@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -271,7 +272,30 @@ def gradients_of_a_shared_model_one_by_one() -> Any:
     return [np.asarray(strategy.experimental_local_results(part)[0]) for part in results[0]]
 
 
+def optimizer_that_reduces_again() -> None:
+    # What is printed in the first step was computed before, and is right.
+    strategy = four()
+    torch.manual_seed(0)
+    first = torch.nn.Linear(3, 1)
+    models = [copy.deepcopy(first) for _ in range(4)]
+
+    def step(x: Any) -> Any:
+        model = models[replica().replica_id_in_sync_group]
+        loss = mean_squares(model(x)[:, 0], x[:, 0]) / strategy.num_replicas_in_sync
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        gradients = [replica().all_reduce("SUM", one) for one in gradients]
+        with torch.no_grad():
+            for parameter, one in zip(model.parameters(), gradients, strict=True):
+                parameter -= 0.001 * torch.as_tensor(replica().all_reduce("SUM", one * 1.0))
+        return loss.detach()
+
+    for _ in range(2):
+        for x in batches(strategy):
+            print(strategy.reduce("SUM", strategy.run(lambda x: step(torch.tensor(np.asarray(x))), (x,)), axis=None))
+
+
 MISTAKES = [
+    (26, optimizer_that_reduces_again, "compare REDUCED TWICE"),
     (27, gradients_of_means_summed, "warns RD38"),
     (0, mean_of_gradients_of_sums, "warns RD39"),
     (28, gradients_of_uneven_means, "warns RD40"),
