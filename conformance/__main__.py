@@ -32,13 +32,14 @@ COMMANDS = {
     "dump": Command("recording.dump", "FILE", "writes the cases as data for other languages"),
     "random": Command("random_programs.command", "--against ADAPTER", "compares two on random programs"),
     "compare": Command("compare", "A B --report FOLDER", "puts several reports on one page", apart=True),
+    "changes": Command("changes", "OLD.jsonl", "what is asked otherwise since older cases", apart=True),
     "promises": Command("promises", "--find WORDS", "what becomes of a sentence of the documents", apart=True),
     "new": Command("new", "--language js FOLDER", "writes a testee to begin with; also python, lua, go", apart=True),
     "trainers": Command("trainers.command", "--command COMMAND", "tests a program that trains on several replicas"),
     "versions": Command("adapters.versions", "FOLDER", "TensorFlow 2.12 to 2.21, and what changed between them"),
 }
 NEEDS = ("pytest", "hypothesis")
-WITHOUT_THEM = {"new", "promises", "trainers"}
+WITHOUT_THEM = {"changes", "new", "promises", "trainers"}
 EXIT_STATUSES = """\
 Exit status:
     0  every case passed, failed as expected, or was skipped

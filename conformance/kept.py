@@ -13,7 +13,7 @@ import functools
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,11 @@ SHARED = ("clause", "python", "observe")
 
 def cases_of(line: str) -> Iterator[dict[str, Any]]:
     """The cases of a line of the file, each complete."""
-    read = json.loads(line)
+    return cases_in(json.loads(line))
+
+
+def cases_in(read: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same of a line that has been read."""
     for case in read["cases"]:
         programs = {"programs": read["programs"][case["programs"]]} if "programs" in case else {}
         values = {"property": read["property"]} if "property" in read else {}

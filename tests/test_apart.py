@@ -97,6 +97,14 @@ def test_a_sentence_of_the_documents_is_found(alone: str, tmp_path: Path) -> Non
     assert printed.replace("refdist-conformance", "python -m refdist.conformance") == whole
 
 
+def test_what_has_changed_since_older_cases_is_told(alone: str, tmp_path: Path) -> None:
+    lines = kept.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "old.jsonl").write_text("".join(line for line in lines if '"clause":"all_reduce.sum"' not in line))
+    status, printed = run([alone, "changes", "old.jsonl"], tmp_path)
+    assert status == 0 and "\n  all_reduce.sum  (MUST; " in printed
+    assert printed.endswith("    refdist-conformance --adapter testee:YOURS --clause all_reduce.sum\n")
+
+
 def test_what_only_python_can_run_is_left_out_with_the_number_and_the_reason(alone: str, tmp_path: Path) -> None:
     (tmp_path / "testee.py").write_text("""if True:
         import json, sys
