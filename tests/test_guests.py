@@ -417,6 +417,39 @@ def test_a_rendezvous_where_pytorch_keeps_a_state_for_the_thread_changes_nothing
     assert after.values[1].tolist() == [4.0, 4.0]
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_collective_parts_what_is_compiled_in_two(torch: Any, replicas: int) -> None:
+    """And neither refdist's own code nor what other replicas run meanwhile is compiled."""
+    strategy = refdist.MirroredStrategy([f"GPU:{i}" for i in range(replicas)])
+    with strategy.scope():
+        v = refdist.Variable(torch.ones(2), aggregation=SUM)
+    compiled: list[list[str]] = []
+
+    def backend(graph: Any, inputs: object) -> Any:
+        compiled.append([str(node.target) for node in graph.graph.nodes if node.op.startswith("call")])
+        return graph.forward
+
+    def step(x: Any) -> Any:
+        total = replica().all_reduce("SUM", torch.sin(x))
+        v.assign_add(torch.cos(total))
+        return torch.tan(total)
+
+    first = torch.compile(step, backend=backend)
+
+    def begun(x: Any) -> Any:  # by the second replica while the first one waits
+        return torch.log(x)
+
+    strategy.run(lambda x: torch.exp(first(begun(x))), args=(torch.ones(2),))
+    words = " ".join(name for names in compiled for name in names)
+    assert "sin" in words and "tan" in words and "log" not in words and "exp" not in words
+    graphs = len(compiled)
+    plain, parted = [strategy.experimental_local_results(strategy.run(each, args=(torch.ones(2),)))
+                     for each in (step, first)]
+    assert [x.tolist() for x in plain] == [x.tolist() for x in parted]
+    begun(torch.ones(2))
+    assert len(compiled) == graphs
+
+
 def test_what_is_done_to_saved_tensors_belongs_to_a_replica(torch: Any, two: Any) -> None:
     """A block of `saved_tensors_hooks`, as checkpoints and `save_on_cpu` are."""
     packed: list[int] = []

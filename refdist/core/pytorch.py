@@ -16,6 +16,8 @@ inside a replica: a replica that began before has the mode of a new thread.
   Where `autocast` was switched on without a block they are never dropped, so that is done at every turn.
 * Streams of CUDA belong to the thread, too, as does the current GPU.  What a replica has issued to a stream of its own
   is waited for when it begins to wait, because the streams of others, which read its contribution, would not.
+* What `torch.compile` compiles is run under a function that sees every frame of the thread, and would go on to see
+  those of the next replica.  refdist's own code is left out of what is compiled, so that a collective parts it in two.
 * A device for new tensors is one of the modes that see every function (`TorchFunctionMode`), which PyTorch keeps in a
   stack.  Beside it, `set_default_device` remembers what it has put there, and PyTorch which device is meant now.
 """
@@ -121,6 +123,28 @@ def is_in_a_transform() -> bool:
     functorch = getattr(getattr(sys.modules.get("torch"), "_C", None), "_functorch", None)
     peek: Callable[[], object] = getattr(functorch, "peek_interpreter_stack", lambda: None)
     return peek() is not None
+
+
+@lru_cache(maxsize=1)
+def _compiler(dynamo: ModuleType) -> Any:
+    # Its frames, once it leaves out this package.
+    for package in ("refdist", "refdist.backends"):
+        dynamo.trace_rules.add(package)
+    return sys.modules["torch"]._C._dynamo.eval_frame
+
+
+def compiling() -> object:
+    """The function that `torch.compile` has set to see every frame of this thread; None without one."""
+    try:
+        return _compiler(sys.modules["torch._dynamo"]).get_eval_frame_callback()
+    except (KeyError, AttributeError):  # while it is being imported
+        return None
+
+
+def set_compiling(callback: object) -> None:
+    """Puts back what `compiling` returned."""
+    if callback is not compiling():
+        sys.modules["torch"]._C._dynamo.eval_frame.set_eval_frame(callback)
 
 
 def set_mode(wanted: Mode | None, now: Mode | None = None) -> None:

@@ -83,6 +83,14 @@ class _Modes(State):
         pytorch.set_mode(saved, now)
 
 
+class _Compiled(State):
+    def save(self, call: CollectiveCall | None) -> object:
+        return pytorch.compiling()
+
+    def restore(self, saved: object, now: object) -> None:
+        pytorch.set_compiling(saved)
+
+
 class _Streams(State):
     def save(self, call: CollectiveCall | None) -> pytorch.Streams | None:
         current = pytorch.streams()
@@ -176,6 +184,7 @@ class _Fields(State):
 MODES = (
     Row("torch", _Modes()),
     Row("torch", _Streams()),
+    Row("torch._dynamo", _Compiled()),
     Row("torch", _Generator(pytorch.random_state, pytorch.set_random_state)),
     Row("jax", _Contexts()),
     Row("keras", _Scopes()),
