@@ -26,6 +26,7 @@ if __name__ == "__main__":
 import argparse
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -186,6 +187,8 @@ def _explore(options: argparse.Namespace, script: Callable[[], None],
              replay: Callable[..., tuple[bool, str]]) -> int:
     try:
         if options.choices is not None:
+            if not re.fullmatch(r"\s*\d+\s*(,\s*\d+\s*)*", options.choices):
+                raise ValueError(f"--choices is {options.choices!r}; write numbers from 0, as a report has them: 0,0,1")
             choices = [int(choice) for choice in options.choices.split(",")]
             with refdist.insight.record_to(options.record) if options.record else nullcontext():
                 right, text = replay(script, choices, faults=options.faults, max_staleness=options.max_staleness)
@@ -194,7 +197,7 @@ def _explore(options: argparse.Namespace, script: Callable[[], None],
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what a script prints, it prints each time
             report = refdist.explore(script, budget=options.budget, faults=options.faults,
                                      max_staleness=options.max_staleness)
-    except ValueError as error:
+    except (ValueError, refdist.errors.InvalidTypeError) as error:
         print(f"python -m refdist explore: {error}", file=sys.stderr)
         return 2
     print(report)

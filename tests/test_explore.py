@@ -450,6 +450,24 @@ def test_the_examples_of_a_tool_for_threads_are_found_or_proved(name: str) -> No
         assert "LOST UPDATE" in [finding.title for finding in unchecked.findings]
 
 
+def test_a_variable_that_is_written_to_another_one_is_read_before() -> None:
+    def step(v: Any, k: int) -> None:
+        if k == 0:
+            v[0].assign_sub(v[1])
+            v[0].scatter_nd_add([[0]], [v[1][0]])
+            v[0].assign([v[1][0]])
+        else:
+            v[0].assign([5.0])
+            v[1].assign([7.0])
+
+    wrong = program(step, values=([1.0], [2.0]))
+    assert classes_of_all(wrong)[1] == {"[[2.0], [7.0]]", "[[5.0], [7.0]]", "[[7.0], [7.0]]"}
+    shown = explorer.replay(wrong, [])[1]
+    accesses = re.findall(r"worker 0  function 1  (\w+ v\d) = (\S+)", shown)
+    assert accesses == [("read v1", "[2.]"), ("assign_sub v0", "[-1.]"), ("read v1", "[2.]"),
+                        ("scatter_nd_add v0", "[1.]"), ("read v1", "[2.]"), ("assign v0", "[2.]")]
+
+
 def test_the_report_shows_who_overwrote_what_and_what_to_write() -> None:
     report = refdist.explore(program(increment))
     line = increment.__code__.co_firstlineno + 1
@@ -761,11 +779,29 @@ def test_a_check_and_an_exception_are_asked_of_losses_too() -> None:
 
 @pytest.mark.parametrize(("options", "code"), [
     ({"program": 1}, "RD25"), ({"check": 1}, "RD25"), ({"budget": "7x"}, "RD34"), ({"budget": 0}, "RD34"),
-    ({"budget": True}, "RD34"), ({"faults": "ps 0"}, "RD34"), ({"faults": True}, "RD34"), ({"faults": []}, "RD34"),
+    ({"budget": True}, "RD34"), ({"budget": "9" * 400 + "s"}, "RD34"), ({"budget": np.float32("nan")}, "RD34"),
+    ({"budget": 10**400}, "RD34"), ({"faults": np.zeros(2)}, "RD34"),
+    ({"faults": "ps 0"}, "RD34"), ({"faults": True}, "RD34"), ({"faults": []}, "RD34"),
     ({"max_staleness": -1}, "RD25"), ({"max_staleness": 1.5}, "RD25"), ({"max_staleness": True}, "RD25")])
 def test_bad_arguments_are_named_before_anything_runs(options: dict[str, Any], code: str) -> None:
     with pytest.raises(RefdistError, match=f"{code}.*" + next(iter(options))):
         refdist.explore(**{"program": pytest.fail, **options})
+
+
+@pytest.mark.parametrize("choices", [None, 3, [-1], [True], [1.0], "0,1"])
+def test_choices_that_are_no_numbers_from_0_are_named_before_anything_runs(choices: Any) -> None:
+    with pytest.raises(RefdistError, match=r"RD25.*choices"):
+        explorer.replay(pytest.fail, choices)
+
+
+def test_a_check_that_fails_on_a_result_is_a_fault_of_its_schedule() -> None:
+    def check(result: Any) -> object:
+        return {2.0: True}[result[0]]
+
+    [finding] = refdist.explore(program(increment), check).findings
+    assert finding.title == "CHECK" and "KeyError: 1.0" in finding.why and finding.choices == [0, 0, 0, 0, 1]
+    [finding] = refdist.explore(program(add), lambda result: np.ones(2) == 1.0, budget=np.int64(2)).findings
+    assert "ValueError: The truth value of an array" in finding.why
 
 
 def test_an_interrupt_ends_it_with_what_is_known() -> None:
@@ -808,6 +844,8 @@ TWICE = "v.assign_add(1.0); v.assign_add(1.0)"
     ("v.assign(v + 1.0)", ["--choices", "0,0,0,0,1"], 1, "result: v = 1.0"),
     ("v.assign(v + 1.0)", ["--choices", "0"], 0, "result: v = 2.0"),
     ("v.assign(v + 1.0)", ["--choices", "0,9"], 2, "RD34"),
+    ("v.assign(v + 1.0)", ["--choices=-1"], 2, "explore: --choices is '-1'; write numbers from 0"),
+    ("v.assign(v + 1.0)", ["--max-staleness", "-1"], 2, "explore: [RD25] explore: max_staleness is -1"),
     ("v.assign(v + len(__import__('sys').argv))", ["--choices", "0", "--", "--epochs", "2"], 0, "result: v = 6.0"),
     ("v.assign_sub(0.5 * v)", ["--max-staleness", "0"], 1, "explore SCRIPT --max-staleness 0 --choices 0,0,0,0,1"),
     ("v.assign_sub(0.5 * v)", ["--max-staleness", "0", "--choices", "0,0,0,0,1"], 1, "TOO STALE"),

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
@@ -39,6 +42,7 @@ Check = Callable[[Any], object]
 SHORTENING = 1000  # the most runs spent on looking for a shorter schedule
 ORDERS = 1000  # the most orders of whole functions that are tried
 PREDICTIONS = 10  # the most runs that confirm predicted schedules
+UNITS = {"s": 1, "min": 60}  # of a budget, in seconds
 NO_OPTION = "there is no such option"
 KEPT = 5  # the most findings that are reported, each of another kind
 
@@ -85,8 +89,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
     Args:
         program: called without arguments, once for each schedule; it makes its strategy, variables and coordinator
             anew, schedules functions, waits for them, and returns what came of it.
-        check: called with what the program has returned; False, or an AssertionError, is a fault.  None: the program
-            has to come to what it comes to when its functions run whole, one after the other, in some order; that
+        check: called with what the program has returned; False, or an exception, is a fault.  None: the program has
+            to come to what it comes to when its functions run whole, one after the other, in some order; that
             compares what it returns and what its variables hold, but for the rounding of sums.
         budget: how long it may take after the first run: seconds, or a text such as "20s" or "2min".
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
@@ -141,7 +145,7 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
     Raises:
         RD25, RD34: bad arguments.
     """
-    given = [as_integer(choice) for choice in choices]
+    given = list(map(as_integer, choices)) if isinstance(choices, (Sequence, np.ndarray)) else [None]
     if not all(choice is not None and choice >= 0 for choice in given):
         raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
     explorer = _Explorer(program, check, "20s", faults, max_staleness)
@@ -156,13 +160,13 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
 
 
 def _seconds(budget: object) -> float:
-    if isinstance(budget, (int, float)) and not isinstance(budget, bool) and 0 < budget < float("inf"):
-        return float(budget)
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min)", budget) if isinstance(budget, str) else None
-    if match is None or not float(match[1]):
+    seconds = float(match[1]) * UNITS[match[2]] if match else budget
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.integer, np.floating)) or not (
+            0 < seconds <= sys.float_info.max):
         raise errors.error("RD34", "explore", f"budget is {budget!r}", 'Pass seconds, or a text such as "20s" or '
                            '"2min".')
-    return float(match[1]) * (60 if match[2] == "min" else 1)
+    return float(seconds)
 
 
 def _quiet(run: Run, processes: dict[Process, int]) -> int:
@@ -187,7 +191,7 @@ class _Explorer:
         for name, value in (("program", program), ("check", check)):
             if not callable(value) and (name == "program" or value is not None):
                 raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
-        if faults not in (None, *FAULTS):
+        if faults is not None and not (isinstance(faults, str) and faults in FAULTS):
             raise errors.error("RD34", "explore", f"faults is {faults!r}",
                                f"Pass None or {' or '.join(map(repr, FAULTS))}.")
         bound = as_integer(max_staleness)
@@ -449,10 +453,10 @@ class _Explorer:
         if self._check is not None:
             try:
                 passed = self._check(came.returned)
-            except AssertionError as error:
+                if passed is None or passed:
+                    return None
+            except Exception as error:  # a result that the check was not written for
                 return _Fault("CHECK", _raised(error), self._anomaly(trial))
-            if passed is None or passed:
-                return None
             return _Fault("CHECK", f"check({came}) is {passed!r}", self._anomaly(trial))
         if self._bound is not None or any(same(came, other) for other in self._serial):
             return None

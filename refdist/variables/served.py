@@ -14,12 +14,14 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple, Protocol
 
-from refdist import errors
+from refdist import errors, nest
+from refdist.array.convert import HoldsArray, to_array
 from refdist.array.types import Array
 from refdist.core import devices
 from refdist.core.rules.options import VariableAggregation
 from refdist.variables.distributed import AggregatingVariable
 from refdist.variables.interfaces import Extended, Strategy
+from refdist.variables.values import is_splittable
 from refdist.variables.variable import ResourceVariable, Variable
 
 
@@ -79,6 +81,13 @@ def _visit(variable: ResourceVariable, operation: str, value: object = None, ret
     strategy.extended.visit(Access(operation, variable._device, variable, value, returned))
 
 
+def _read_first(value: object) -> object:
+    """What is written, with arrays for variables: reading one is an access of its own, which comes before."""
+    if nest.is_nested(value):
+        return nest.map_structure(_read_first, value)
+    return to_array(value) if isinstance(value, HoldsArray) and not is_splittable(value) else value
+
+
 class ServedVariable(ResourceVariable):
     """A variable on a parameter server.
 
@@ -96,6 +105,7 @@ class ServedVariable(ResourceVariable):
         return super()._stored()
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
+        value = _read_first(value)
         _visit(self, operation, value, read_value)
         return super()._write(operation, value, read_value)
 
@@ -118,6 +128,7 @@ class ServedAggregatingVariable(AggregatingVariable):
         return super()._stored()
 
     def _write(self, operation: str, value: object, read_value: bool = True) -> Any:
+        value = _read_first(value)
         _visit(self._primary, operation, value)
         return super()._write(operation, value, read_value)
 
