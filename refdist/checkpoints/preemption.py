@@ -18,8 +18,13 @@ from refdist import errors
 from refdist.checkpoints.checkpoint import Checkpoint, counter, transport_of
 from refdist.checkpoints.manager import CheckpointManager
 from refdist.core.integers import check_seconds
+from refdist.runtime import Field
 
 _T = TypeVar("_T")
+
+asked: Field[Callable[[bool], bool] | None] = Field(
+    "who decides, each time that a handler asks, whether its worker is told to end; is given whether that has a grace "
+    "period, which is over at once", lambda: None)
 
 
 class TerminationConfig:
@@ -131,6 +136,9 @@ class PreemptionCheckpointHandler:
         watcher = self._config.termination_watcher_fn
         if watcher is not None and not self._told.is_set() and watcher():
             self._note()
+        if asked.value is not None and not self._told.is_set() and asked.value(bool(self._config.grace_period)):
+            self._note()
+            self._told_at = float("-inf")
         known = self._ask()
         failed = next((failure for _, _, failure in known if failure), None)
         if failed:

@@ -7,8 +7,8 @@ workers can be lost, the quiet run is followed by those in which the worker of a
 accesses, or the server of the variable.  A worker that is lost in a certain step of a certain function makes another
 program, which is as deterministic, so where the end is reached, all classes of each of these programs are run, too.
 After the loss of a server, or of a second worker, what comes has one order, in each run of a class.  Where the program
-can be killed, it is killed before each step of each file that refdist writes (`kills`), and begins again: from there
-on, all classes are run, once for each state of the files.
+can be killed, it is killed before each step of each file that refdist writes (`kills`), or told to end where it asks,
+and begins again: from there on, all classes are run, once for each state of the files.
 What is found is made shorter, and run again for the report.
 """
 
@@ -54,12 +54,14 @@ FAULTS = {
     "any parameter server, once": (
         Faults(servers=1), "a parameter server lost, before each access to a variable of it,"),
     "any checkpoint, once": (Faults(kills=1), ""),
+    "any preemption notice, once": (Faults(notices=1), ""),
 }
 # What is proved of a program that has these faults.
 WHEREVER = {
     "any worker, once": ", wherever a worker is lost",
     "any return, once": ", whichever function loses its worker before it returns",
     "any checkpoint, once": ", wherever it is killed while it saves",
+    "any preemption notice, once": ", wherever it is told to end",
 }
 KNOWN = "the files are as after another kill"
 
@@ -104,6 +106,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
             "any checkpoint, once": the program is killed before each write, fsync, rename and removal of a file by
             which refdist saves a checkpoint, and begins again with the files as they were.  It has to come to what it
             comes to otherwise.  What it has saved is removed after each run.
+            "any preemption notice, once": the program is told to end where a PreemptionCheckpointHandler asks, saves,
+            exits, and begins again with what it has saved.  It has to come to what it comes to otherwise.
         max_staleness: by how many updates of others a variable may have changed between a function's read of it and its
             write.  The program is then not asked to be as if its functions ran whole; a `check` is asked, too.
 
@@ -131,8 +135,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
     True
 
     Raises:
-        RD25, RD34: bad arguments.  RD09: in a scheduled function.  RD34: with "any checkpoint, once", it would replace
-        or remove a file that was there before.
+        RD25, RD34: bad arguments.  RD09: in a scheduled function.  RD34: with a checkpoint or a notice, it would
+        replace or remove a file that was there before.
     """
     not_on_a_worker("explore")
     return _Explorer(program, check, budget, faults, max_staleness).explore()
@@ -245,8 +249,9 @@ class _Explorer:
     def _search(self, report: Report, quiet: _Trial) -> str:
         """Looks for faults; returns how the program differs between runs of one schedule, if it does."""
         saves = any(killing is not None for killing in quiet.run.killing)
-        if self._possible.kills and not saves:
-            self._reasons["the program saved no checkpoint"] = None
+        if (self._possible.kills or self._possible.notices) and not saves:
+            self._reasons["the program saved no checkpoint" if self._possible.kills else
+                          "no PreemptionCheckpointHandler asked whether the program is to end"] = None
         returns = quiet.came is not None and quiet.came.value is not None
         if all(step.process == PROGRAM for step in quiet.run.steps) and not (saves and returns):
             self._reasons["no function of a coordinator ran, or not in this process"] = None
@@ -317,7 +322,7 @@ class _Explorer:
     def _break(self, report: Report, trial: _Trial) -> str:
         """Repeats a run with each of the faults; returns how the program differs between such runs, if it does."""
         self._lose(report, trial)
-        right = self._possible.kills and trial.came is not None and self.fault(trial) is None
+        right = trial.came is not None and self.fault(trial) is None
         for at, killing in enumerate(trial.run.killing if right else []):
             if killing is not None and time.monotonic() < self._end:
                 difference = self._kill(report, [*trial.run.taken[:at], killing])
@@ -326,7 +331,7 @@ class _Explorer:
         return ""
 
     def _kill(self, report: Report, choices: Sequence[int]) -> str:
-        """Runs all classes of what comes after a kill, which is the last of these choices, as `_break` does."""
+        """Runs all classes of what comes after a kill or a notice, the last of these choices, as `_break` does."""
         until_then = _following(choices)
         reduction = Reduction(commute if self._bound is None else keep_ages)
 
@@ -335,11 +340,12 @@ class _Explorer:
 
         trial = self.attempt(decide, states=self._states)
         while trial.run.cut != KNOWN:
-            report.kills += 1
+            report.kills += self._possible.kills
+            report.notices += self._possible.notices
             self._note(trial)
             reduction.learn(trial.run)
             if trial.run.cut == DIFFERS:
-                return f"after a kill and {len(trial.run.steps)} steps it can go on otherwise than before"
+                return f"after it has begun again and {len(trial.run.steps)} steps it can go on otherwise than before"
             if reduction.finished or time.monotonic() >= self._end:
                 break
             trial = self.attempt(decide)
@@ -394,22 +400,25 @@ class _Explorer:
             doomed: the function that loses its worker, and the number of its step in which that happens.
         """
         self._runs += 1
-        files = Files() if self._possible.kills or self._possible.servers else None
+        files = Files() if self._possible.kills or self._possible.servers or self._possible.notices else None
         try:
             trial = self._carried_out(Run(decide, values, self._possible, files, doomed=doomed))
             if trial.came is not None and isinstance(trial.came.error, errors.UnavailableError) and _gone(trial):
                 trial.run.steps[-1].ends = True
                 trial = self._carried_out(Run(decide, values, self._possible, files, trial.run))
-            elif files is not None and trial.run.cut == KILLED:
+            elif files is not None and (trial.run.cut == KILLED or (trial.run.exits and _is_told(trial))):
+                ended = trial.run
+                if ended.exits:
+                    ended.steps[-1].ends = True
+                    files.keep()
                 files.put_back()
-                killed = trial.run
-                state = str(killed.steps[-1]), files.state()
+                state = str(ended.steps[-1]), files.state()
                 if states is not None and state in states:
-                    killed.cut = KNOWN
-                    return _Trial(killed, None)
+                    ended.cut = KNOWN
+                    return _Trial(ended, None)
                 if states is not None:
                     states.add(state)
-                trial = self._carried_out(Run(decide, values, self._possible, files, killed))
+                trial = self._carried_out(Run(decide, values, self._possible, files, ended))
         finally:
             if files is not None:
                 files.remove()
@@ -430,6 +439,7 @@ class _Explorer:
         except Exception as error:
             came = Outcome(None, None, (), (), error)
         except SystemExit as error:
+            run.exits = True
             came = Outcome(None, None, (), (), error if error.code else None)
         self._reasons |= run.disturbances
         return _Trial(run, None if run.cut else came)
@@ -471,14 +481,16 @@ class _Explorer:
         known = sorted({str(outcome) for outcome in self._serial})
         orders = "all orders" if self._all_orders else f"the {self._tried} orders that were tried"
         whole = f"of whole functions, in {orders}"
-        if trial.run.before is not None or _gone(trial):
-            whole = f"without the {'loss' if _gone(trial) else 'kill'}" + f", and {whole}" * (self._tried > 1)
+        if trial.run.before is not None or _gone(trial) or _is_told(trial):
+            what = "loss" if _gone(trial) else "notice" if _is_told(trial) else "kill"
+            whole = f"without the {what}" + f", and {whole}" * (self._tried > 1)
         return _Fault(circle.kind.title, f"the result is {came}; {whole}, it is "
                       f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", circle)
 
     def _anomaly(self, trial: _Trial) -> Anomaly | None:
         """The anomaly of a program's last run, or else of the runs before a restart."""
-        broken = next((i for i, step in enumerate(trial.steps) if step.killed or step.server is not None), None)
+        broken = next((i for i, step in enumerate(trial.steps)
+                       if step.killed or step.told or step.server is not None), None)
         # Of a program that is told of a loss, and goes on, no order of whole functions is asked.
         circle = None if broken is not None and trial.run.before is None else anomaly(trial.run.steps)
         if broken is None:
@@ -547,7 +559,7 @@ class _Explorer:
     def _shortened(self, quiet: _Trial, trial: _Trial, wanted: tuple[str, object]) -> tuple[list[int], bool]:
         """Choices with as few switches as were found, and whether there are none with fewer."""
         best = _trimmed(trial.run.taken)
-        if any(step.lost or step.killed for step in trial.steps) or _gone(trial):
+        if any(step.lost or step.killed or step.told for step in trial.steps) or _gone(trial):
             return self._undone(best, wanted), False
         level = [quiet]
         left = SHORTENING
@@ -592,6 +604,11 @@ class _Explorer:
 def _gone(trial: _Trial) -> bool:
     """Whether a parameter server is lost in this trial."""
     return any(step.server is not None for step in trial.steps)
+
+
+def _is_told(trial: _Trial) -> bool:
+    """Whether the program is told to end in this trial."""
+    return any(step.told for step in trial.steps)
 
 
 def _key(trial: _Trial, fault: _Fault) -> tuple[str, object]:

@@ -57,10 +57,12 @@ class Finding:
         if self._lines and self._steps:
             losses = sum(step.lost or step.server is not None for step in self._steps)
             kills = sum(step.killed for step in self._steps)
-            switches = self.switches - losses - kills
-            head += ", 1 kill" * kills
+            notices = sum(step.told for step in self._steps)
+            switches = self.switches - losses - kills - notices
+            head += ", 1 kill" * kills + ", 1 notice" * notices
             head += f", {losses} loss{'es' * (losses != 1)}" * bool(losses)
-            head += f", {switches} switch{'es' * (switches != 1)}" * bool(switches or not losses + kills)
+            head += f", {switches} switch{'es' * (switches != 1)}" * bool(
+                switches or not losses + kills + notices)
             head += " and no schedule has it with fewer" * (self._fewest and self.switches > 0)
         return head
 
@@ -101,6 +103,7 @@ class Report:
         first: after how many runs a fault was first found, those of whole functions included; None where none was.
         losses: in how many runs one or two workers were lost, or a parameter server.
         kills: in how many runs the program was killed while it saved, and began again.
+        notices: in how many runs it was told to end, and began again.
         results: (what the program came to, in how many classes).
         sampled: what was run of the other classes, where there were too many.
         reasons: why nothing is proved, where that is so although nothing was found.
@@ -114,6 +117,7 @@ class Report:
         self.first: int | None = None
         self.losses = 0
         self.kills = 0
+        self.notices = 0
         self.sampled: list[str] = []
         self.reasons: list[str] = []
         self.interrupted = False
@@ -166,7 +170,9 @@ class Report:
         """Notes: what else was run, and why nothing is proved."""
         lost = f"and with {self._lost} in {self.losses} runs"
         killed = f"and killed before each step of a file that it saves, in {self.kills} runs"
-        return [*[lost] * bool(self.losses), *[killed] * bool(self.kills), *self.reasons, *self.sampled]
+        told = f"and told to end, each time that a PreemptionCheckpointHandler asks, in {self.notices} runs"
+        return [*[lost] * bool(self.losses), *[killed] * bool(self.kills), *[told] * bool(self.notices), *self.reasons,
+                *self.sampled]
 
     def _came_to(self) -> str:
         """The results, those of most classes first; "" where there is none."""
@@ -212,8 +218,12 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
                          "<- the program begins again"))
         elif access.operation in FILES:
             rows.append((who, f"{FILES[access.operation]} {access.name}", str(access.place or ""), ""))
-        elif step.ends:
-            rows.append(("coordinator", "raises UnavailableError", "", "<- the program begins again"))
+        if step.told:
+            rows.append((who, "is told to end", str(access.place or ""), "<-" * (i in marked)))
+        if step.ends and not step.killed:
+            error = any(other.server is not None for other in steps)
+            rows.append(("coordinator", "raises UnavailableError" if error else "exits", "",
+                         "<- the program begins again"))
         if step.ends:
             versions.clear()  # the restarted program has other variables
             read.clear()

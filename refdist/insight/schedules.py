@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ import numpy as np
 
 from refdist import disk
 from refdist.array.convert import to_numpy
+from refdist.checkpoints import preemption
 from refdist.checkpoints.files import INDEX
 from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, Scheduler
 from refdist.coordinator.cluster import Cluster
@@ -62,6 +64,7 @@ class Pending(NamedTuple):
 
 _NOTHING = Pending(None, "", "", None, None)
 RETURN = Pending(None, "return", "", None, None)
+NOTICE = "notice"
 _QUEUES = Pending(QUEUEING, "", "", None, None)
 
 
@@ -73,12 +76,14 @@ class Faults(NamedTuple):
         returns: how many can be lost when their functions have made their last access, and have not returned.
         servers: how many parameter servers can be.
         kills: how often the program can be killed at a step in which it changes a file.
+        notices: how often it can be told to end where a PreemptionCheckpointHandler asks.
     """
 
     workers: int = 0
     returns: int = 0
     servers: int = 0
     kills: int = 0
+    notices: int = 0
 
 
 NO_FAULTS = Faults()
@@ -95,13 +100,14 @@ class Step:
         lost: whether the worker was lost instead of making the access, or returning; the function begins again.
         failed: whether the access failed, because its server is lost.
         killed: whether the program was killed instead of changing the file.
+        told: whether the program was told to end.
         server: the number of the parameter server that is lost in this step; None for other steps.
         ends: whether the program ends here and begins again.
         starts: the number of the step after which the function that this step begins was in the queue; else -1.
         value: what the variable held after the access.
     """
 
-    __slots__ = ("access", "after", "ends", "failed", "killed", "lost", "process", "server", "starts", "value",
+    __slots__ = ("access", "after", "ends", "failed", "killed", "lost", "process", "server", "starts", "told", "value",
                  "worker")
 
     def __init__(self, process: Process, worker: int | None, access: Pending, after: bool, starts: int) -> None:
@@ -113,6 +119,7 @@ class Step:
         self.lost = False
         self.failed = False
         self.killed = False
+        self.told = False
         self.server: int | None = None
         self.ends = False
         self.value: Any = None
@@ -147,7 +154,7 @@ class Run(Scheduler):
         values: whether to keep the values that variables held.
         faults: what can happen to the program.
         files: what notes the files that are written; None where the program cannot be killed while it writes.
-        before: the run that ended when the program was killed or lost a server, of which this one is the rest.
+        before: the run that ended when the program was killed, lost a server, or was told to end; this one is the rest.
         doomed: the function that loses its worker whoever goes on, and the number of its step that this happens in.
 
     Attributes:
@@ -156,10 +163,11 @@ class Run(Scheduler):
         others: for each of them, which other ones would have let another process go on.
         losing: for each of them, the one that loses the worker of the function that went on, or the server of the
             variable that is accessed; None where none does.
-        killing: for each of them, the one that kills the program; None where none does.
+        killing: for each of them, the one that kills the program, or tells it to end; None where none does.
         losable: the steps of functions, by their function and their number in it, in which its worker could be lost.
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
+        exits: whether the program has ended with SystemExit.
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
         cells: what held values, in the order in which it was made.
     """
@@ -175,6 +183,7 @@ class Run(Scheduler):
         self.losable: list[Doom] = []
         self.disturbances: dict[str, None] = {}
         self.cut = ""
+        self.exits = False
         self.several = 0
         self.cells: list[Variable] = []
         self._decide = decide
@@ -206,6 +215,9 @@ class Run(Scheduler):
         """
         if self._files is not None:
             disk.watch.value = self._file
+        if self._faults.notices:
+            preemption.asked.value = self._asks
+        ends = signal.getsignal(signal.SIGTERM)
         try:
             with self, variable_creator_scope(self._create):
                 try:
@@ -213,7 +225,9 @@ class Run(Scheduler):
                 finally:
                     self._settle()
         finally:
-            disk.watch.value = None
+            disk.watch.value = preemption.asked.value = None
+            if ends is not None and signal.getsignal(signal.SIGTERM) is not ends:  # the program's handler waits for it
+                signal.signal(signal.SIGTERM, ends)
             if not self.cut:
                 self.cut = "ended"
             for cluster in self._clusters:
@@ -369,19 +383,38 @@ class Run(Scheduler):
         name = os.path.basename(path)
         self._pending[PROGRAM] = Pending(None, step, "the index" if name == INDEX else name,
                                          _place(sys._getframe(1))[0], None)
-        choice = self._faults.kills and self.before is None and step != disk.READ
+        if self._ended_by(self._faults.kills and step != disk.READ):
+            self.steps[-1].killed = self.steps[-1].ends = True
+            self._files.keep()
+            raise self.stop(KILLED)
+
+    def _asks(self, grace: bool) -> bool:
+        """Called where a PreemptionCheckpointHandler asks; whether its worker is told to end is a choice."""
+        if self.cut or self.before is not None:
+            return False
+        if here.worker is not None or threading.get_ident() != self._thread:
+            self.disturbed("a function, or a thread of the program's own, asks whether it is to end")
+            return False
+        self._settle()
+        self._pending[PROGRAM] = Pending(None, NOTICE, "", _place(sys._getframe(1))[0], None)
+        told = self._ended_by(self._faults.notices)
+        self.steps[-1].told = told
+        if told and grace:
+            self.disturbed("a grace period was taken to be over at once")
+        return told
+
+    def _ended_by(self, possible: int) -> bool:
+        """Makes the coordinator's next step; whether what ends the program comes in it, where that is possible."""
+        choice = possible and self.before is None
         self.several = 2 if choice else 0
-        killed = self._decide(self, {PROGRAM: 0}) == 1
+        ended = self._decide(self, {PROGRAM: 0}) == 1
         if choice:
-            self.taken.append(int(killed))
+            self.taken.append(int(ended))
             self.others.append([])
             self.losing.append(None)
             self.killing.append(1)
         self._note(Option(COORDINATOR), 0)
-        if killed:
-            self.steps[-1].killed = self.steps[-1].ends = True
-            self._files.keep()
-            raise self.stop(KILLED)
+        return ended
 
     def ended(self, cluster: Cluster, waited: bool) -> None:
         if waited:
