@@ -92,15 +92,18 @@ class Fault:
         left: after how many accesses; None for whenever the choices say so.
         returns: whether it is started again at once.
         done: whether the choices are asked where a function has made its last access, and only there.
+        times: how often it will be.
     """
 
-    __slots__ = ("done", "left", "returns", "task")
+    __slots__ = ("done", "left", "returns", "task", "times")
 
-    def __init__(self, task: tuple[str, int], left: int | None, returns: bool, done: bool = False) -> None:
+    def __init__(self, task: tuple[str, int], left: int | None, returns: bool, done: bool = False,
+                 times: int = 1) -> None:
         self.task = task
         self.left = left
         self.returns = returns
         self.done = done
+        self.times = times
 
     def __str__(self) -> str:
         return "{} {}".format(*self.task)

@@ -315,7 +315,9 @@ class Cluster(Functions):
 
     def lose(self, task: tuple[str, int], returns: bool = False) -> None:
         """Simulates the loss of a task; if `returns`, the worker is started again at once, with a fresh state."""
-        self._faults = [fault for fault in self._faults if fault.task != task]
+        for fault in self._faults:
+            fault.times -= fault.task == task
+        self._faults = [fault for fault in self._faults if fault.times]
         kind, number = task
         if kind == "ps":
             self._extended.lost.add(number)
@@ -330,9 +332,10 @@ class Cluster(Functions):
         if worker.closure is not None:
             self._stop(worker.closure, LOST)
 
-    def add_fault(self, task: tuple[str, int], left: int | None, returns: bool = False, done: bool = False) -> None:
+    def add_fault(self, task: tuple[str, int], left: int | None, returns: bool = False, done: bool = False,
+                  times: int = 1) -> None:
         """The task will be lost after so many accesses, or when the choices say so, as `Fault` has it."""
-        self._faults.append(Fault(task, left, returns, done))
+        self._faults.append(Fault(task, left, returns, done, times))
 
     def restart(self, number: int) -> None:
         """Starts a lost worker again, with a fresh state."""

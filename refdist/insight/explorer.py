@@ -5,10 +5,10 @@ run for each pair of functions of which the quiet run predicts a lost update; th
 (`reduction`), to the end or for two thirds of the budget; where that is not the end, some others (`sampling`).  Where
 workers can be lost, the quiet run is followed by those in which the worker of a function is lost before one of its
 accesses, or the server of the variable.  A worker that is lost in a certain step of a certain function makes another
-program, which is as deterministic, so where the end is reached, all classes of each of these programs are run, too.
-After the loss of a server, or of a second worker, what comes has one order, in each run of a class.  Where the program
-can be killed, it is killed before each step of each file that refdist writes (`kills`), or told to end where it asks,
-and begins again: from there on, all classes are run, once for each state of the files.
+program, which is as deterministic, so where the end is reached, all classes of each of these programs are run, too; and
+those of programs with two losses.  After the loss of a server what comes has one order, in each run of a class.  Where
+the program can be killed, it is killed before each step of each file that refdist writes (`kills`), or told to end
+where it asks, and begins again: from there on, all classes are run, once for each state of the files.
 What is found is made shorter, and run again for the report.
 """
 
@@ -18,7 +18,7 @@ import itertools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +58,8 @@ FAULTS = {
 }
 # What is proved of a program that has these faults.
 WHEREVER = {
-    "any worker, once": ", wherever a worker is lost",
+    "any worker, once": ", wherever a worker is lost before an access",
+    "any two workers, once each": ", wherever two workers are lost before an access",
     "any return, once": ", whichever function loses its worker before it returns",
     "any checkpoint, once": ", wherever it is killed while it saves",
     "any preemption notice, once": ", wherever it is told to end",
@@ -97,8 +98,7 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         budget: how long it may take after the first run: seconds, or a text such as "20s" or "2min".
         faults: None, or "any worker, once": in further runs the worker of a function is lost before one of its
             accesses, comes back without what it had, and the function begins again, in every order.
-            "any two workers, once each": after such a loss another worker is lost as well.  What comes then has one
-            order, so nothing is called proved.
+            "any two workers, once each": two are lost, of which the second may be the first, when it has come back.
             "any return, once": the worker is lost when its function has made its last access, before the coordinator
             hears of it, and the function is carried out again.
             "any parameter server, once": a server is lost before an access to one of its variables.  A program that
@@ -207,7 +207,7 @@ class _Explorer:
         self._faulty = faults
         self._possible, self._lost = FAULTS.get(faults or "", (NO_FAULTS, ""))
         self._losses = self._possible.workers + self._possible.returns + self._possible.servers  # at most, in a run
-        self._in_all_orders = self._possible.workers + self._possible.returns == 1
+        self._in_all_orders = self._possible.workers + self._possible.returns > 0
         self._bound = bound
         self._budget = _seconds(budget)
         self._end = time.monotonic() + self._budget
@@ -260,9 +260,8 @@ class _Explorer:
         for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
             self._note(trial)
         classes: list[_Trial] = []
-        if self._losses and not self._in_all_orders:
-            lost = "parameter server" if self._possible.servers else "second worker"
-            self._reasons[f"what comes after the loss of a {lost} was run in one order"] = None
+        if self._possible.servers:
+            self._reasons["what comes after the loss of a parameter server was run in one order"] = None
         difference = self._break(report, quiet)
         if difference:
             return difference
@@ -281,7 +280,7 @@ class _Explorer:
                 if self._faulty and trial.run.taken != quiet.run.taken:
                     classes.append(trial)
         if self._in_all_orders and reduction.finished:
-            difference = self._lose_in_all_orders(report, list(losable))
+            difference = self._lose_in_all_orders(report, losable)
             if difference:
                 return difference
         else:
@@ -369,35 +368,42 @@ class _Explorer:
                         self._note(following[-1][0])
             level = following
 
-    def _lose_in_all_orders(self, report: Report, dooms: Sequence[Doom]) -> str:
-        """Runs all classes of each of the programs in which a function loses its worker in a certain step.
+    def _lose_in_all_orders(self, report: Report, losable: Collection[Doom]) -> str:
+        """Runs all classes of each of the programs in which certain functions lose their workers in certain steps.
 
-        One run of each in turn, so that little time finds what most of them have.
+        One run of each in turn, so that little time finds what most of them have.  Another loss comes after those that
+        are right.
         """
-        left = [(doom, Reduction(commute if self._bound is None else keep_ages)) for doom in dooms]
-        while left and time.monotonic() < self._end:
-            for doom, reduction in left:
-                if time.monotonic() >= self._end:
-                    break
-                trial = self.attempt(reduction.decide, doomed=doom)
-                reduction.learn(trial.run)
-                if trial.run.cut == DIFFERS:
-                    return f"after a loss and {len(trial.run.steps)} steps it can go on otherwise than before"
-                if trial.came is not None and any(step.lost for step in trial.run.steps):
+        level = [frozenset([doom]) for doom in losable]
+        for _ in range(self._losses):
+            following: dict[frozenset[Doom], None] = {}
+            left = [(dooms, Reduction(commute if self._bound is None else keep_ages)) for dooms in level]
+            while left and time.monotonic() < self._end:
+                for dooms, reduction in left:
+                    if time.monotonic() >= self._end:
+                        break
+                    trial = self.attempt(reduction.decide, doomed=dooms)
+                    reduction.learn(trial.run)
+                    if trial.run.cut == DIFFERS:
+                        return f"after a loss and {len(trial.run.steps)} steps it can go on otherwise than before"
+                    if trial.came is None or sum(step.lost for step in trial.run.steps) < len(dooms):
+                        continue
                     report.losses += 1
-                    self._note(trial)
-            left = [(doom, reduction) for doom, reduction in left if not reduction.finished]
+                    if self._note(trial) is None:
+                        following |= {dooms | {doom}: None for doom in trial.run.losable if doom not in dooms}
+                left = [(dooms, reduction) for dooms, reduction in left if not reduction.finished]
+            level = list(following)
         return ""
 
     def attempt(self, decide: Decide, values: bool = False, states: set[object] | None = None,
-                doomed: Doom | None = None) -> _Trial:
+                doomed: Collection[Doom] = ()) -> _Trial:
         """Runs the program once.
 
         Args:
             decide: who goes on.
             values: whether to keep the values that variables held.
             states: what does not begin again after a kill that leaves the files in one of these, which others join.
-            doomed: the function that loses its worker, and the number of its step in which that happens.
+            doomed: functions that lose their workers, and in which of their steps.
         """
         self._runs += 1
         files = Files() if self._possible.kills or self._possible.servers or self._possible.notices else None
@@ -509,11 +515,12 @@ class _Explorer:
         faults = f' --faults "{self._faulty}"' if self._faulty else ""
         return faults + (f" --max-staleness {self._bound}" if self._bound is not None else "")
 
-    def _note(self, trial: _Trial) -> None:
+    def _note(self, trial: _Trial) -> _Fault | None:
         fault = self.fault(trial)
         if fault is not None:
             self._first = self._first or self._runs
             self._faults.setdefault(_key(trial, fault), (trial, fault))
+        return fault
 
     def _serially(self) -> Iterator[Outcome]:
         """Yields the outcomes of serial runs, one order of the functions after the other."""

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ _QUEUES = Pending(QUEUEING, "", "", None, None)
 
 
 class Faults(NamedTuple):
-    """Faults that are simulated, each once in a run.
+    """Faults that are simulated in a run.
 
     Attributes:
         workers: how many workers can be lost before an access of their functions; each is started again at once.
@@ -155,7 +155,7 @@ class Run(Scheduler):
         faults: what can happen to the program.
         files: what notes the files that are written; None where the program cannot be killed while it writes.
         before: the run that ended when the program was killed, lost a server, or was told to end; this one is the rest.
-        doomed: the function that loses its worker whoever goes on, and the number of its step that this happens in.
+        doomed: functions that lose their workers whoever goes on, and in which of their steps.
 
     Attributes:
         steps: what has happened.
@@ -173,7 +173,7 @@ class Run(Scheduler):
     """
 
     def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
-                 before: Run | None = None, doomed: Doom | None = None) -> None:
+                 before: Run | None = None, doomed: Collection[Doom] = ()) -> None:
         self.before = before
         self.steps: list[Step] = []
         self.taken: list[int] = [] if before is None else list(before.taken)
@@ -245,7 +245,7 @@ class Run(Scheduler):
         return QUEUEING if self._dooms(process) else self._pending.get(process, _NOTHING).touch
 
     def _dooms(self, process: Process) -> bool:
-        return self._doomed == (process, self._made.get(process, 0))
+        return (process, self._made.get(process, 0)) in self._doomed
 
     def stop(self, why: str) -> Cut:
         """Ends the run, for the reason `why`."""
@@ -434,7 +434,8 @@ class Run(Scheduler):
             self._scheduled.append([])
             if self._faults.workers or self._faults.returns:
                 for worker in range(cluster.workers):
-                    cluster.add_fault(("worker", worker), None, returns=True, done=bool(self._faults.returns))
+                    cluster.add_fault(("worker", worker), None, returns=True, done=bool(self._faults.returns),
+                                      times=self._faults.workers + self._faults.returns)
             if self._faults.servers and self.before is None and not self._gone:
                 for server in range(cluster.servers):
                     cluster.add_fault(("ps", server), None)
