@@ -50,6 +50,7 @@ def tf() -> Iterator[Any]:
     with process.fresh():
         refdist.set_backend("torch")
         refdist.tf.keras  # noqa: B018
+        refdist.tf.texts.connect()
         torch.set_grad_enabled(False)
         yield refdist.tf
     torch.set_grad_enabled(True)
@@ -99,7 +100,7 @@ def test_every_operation_of_the_table_has_a_call() -> None:
 
 def _texts() -> list[tuple[str, str]]:
     lines = (Path(__file__).parent / "tables" / "tensorflow_texts.txt").read_text().splitlines()
-    return [(call, text.replace("\\n", "\n") if text[0] == "<" else text) for call, _, text in
+    return [(call, (text.replace("\\n", "\n") if text[0] == "<" else text).replace("↵", "\n")) for call, _, text in
             (line.partition(" : ") for line in lines if not line.startswith("#"))]
 
 
@@ -113,10 +114,33 @@ def printed(tf: Any, *values: object, **options: Any) -> str:
         return Path(file.name).read_text()
 
 
+def adapted(layer: Any, data: list[str]) -> list[str]:
+    """The vocabulary that a layer makes of data."""
+    layer.adapt(data)
+    return list(map(str, layer.get_vocabulary()))
+
+
+def row(tf: Any) -> bytes:
+    """A row of a file of records."""
+    feature = {"x": tf.train.Feature(float_list=tf.train.FloatList(value=[0.5, 2.0])),
+               "y": tf.train.Feature(int64_list=tf.train.Int64List(value=[-3])),
+               "s": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"text"]))}
+    serialized: bytes = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    return serialized
+
+
+# A picture with opacity in which every row has another filter.
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d494844520000000400000005080600000062ad4ddb0000006049444154789c015500aaff004420823cfde6"
+    "f1c26b30f90ec7dd01e401887534a28796d962b463cb0aae7225690228013c498500c82f9c29659c67819e1a03a78ed980b36461c44e0d"
+    "a45f6ec3660504fb46df2121ba6740b9473a9698aaeb756f8a263c6abc827a0000000049454e44ae426082")
+HELPERS = {"np": np, "printed": printed, "adapted": adapted, "row": row, "PNG": PNG}
+
+
 @needs_keras
 @pytest.mark.parametrize(("call", "text"), TEXTS, ids=[call for call, _ in TEXTS])
 def test_a_program_prints_what_it_prints_on_tensorflow(tf: Any, call: str, text: str) -> None:
-    assert repr(eval(call, {"tf": tf, "np": np, "printed": printed})) == text
+    assert repr(eval(call, {"tf": tf, **HELPERS})) == text
 
 
 @needs_tensorflow
@@ -124,7 +148,7 @@ def test_a_program_prints_what_it_prints_on_tensorflow(tf: Any, call: str, text:
 def test_tensorflow_prints_it(call: str, text: str) -> None:
     import tensorflow
 
-    assert repr(eval(call, {"tf": tensorflow, "np": np, "printed": printed})) == text
+    assert repr(eval(call, {"tf": tensorflow, **HELPERS})) == text
 
 
 @needs_keras
@@ -363,7 +387,7 @@ def test_a_check_that_does_not_hold_says_what_it_compared(tf: Any) -> None:
 @needs_keras
 def test_another_name_says_what_to_write(tf: Any) -> None:
     for path, advice in (("saved_model", "Checkpoint"), ("gradients", "Write the gradient"),
-                         ("strings", "Python's own"), ("lookup", "Write a `dict`"),
+                         ("ragged", "dtype object"), ("strings.ngrams", r"`dir\(tf.strings\)` lists"),
                          ("GraphKeys", r"RD20\] tf.GraphKeys: .* `dir\(tf\)` lists"),
                          ("nn.ctc_loss", r"RD20\] tf.nn.ctc_loss: .* `dir\(tf.nn\)` lists.*numpy_function")):
         place = tf
@@ -705,7 +729,7 @@ def test_texts_are_looked_up_in_a_vocabulary(tf: Any) -> None:
     layer = tf.keras.layers.StringLookup(vocabulary=["a", "b"])
     assert layer([["b", "z"]]).numpy().tolist() == [[2, 0]] and layer.get_vocabulary() == ["[UNK]", "a", "b"]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD34\] StringLookup: 'z' is not in the vocabulary"):
-        tf.keras.layers.StringLookup(["a"], num_oov_indices=0)(["z"])
+        tf.keras.layers.StringLookup(vocabulary=["a"], num_oov_indices=0)(["z"])
 
 
 @needs_keras

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist import errors, nest
+from refdist.array import texts
 from refdist.array.backend import current_backend
 from refdist.array.convert import (
+    HoldsArray,
     frozen,
     guest_of,
     is_array,
@@ -79,9 +81,18 @@ def _given(leaf: object) -> Any:
 
 def as_the_backend_s(element: object) -> Any:
     """Converts an element's arrays to the backend's, for a program that uses no others."""
-    backend = current_backend()
-    return nest.map_structure(
-        lambda leaf: backend.put(np.asarray(leaf), "") if isinstance(leaf, (np.ndarray, np.generic)) else leaf, element)
+    return nest.map_structure(_as_the_backend_s, element)
+
+
+def _as_the_backend_s(leaf: Any) -> Any:
+    if texts.is_text(leaf):
+        return texts.read(leaf)
+    return current_backend().put(np.asarray(leaf), "") if isinstance(leaf, (np.ndarray, np.generic)) else leaf
+
+
+def for_function(element: object) -> Any:
+    """An element as a function of the program is given it: of tensors, where it uses nothing else."""
+    return as_the_backend_s(element) if texts.are_tensors() else element
 
 
 def as_numpy_s(element: object) -> Any:
@@ -101,7 +112,9 @@ def arrays(structure: object, convert: Callable[[object], object] = _given) -> A
         return nest.map_items(lambda item: arrays(item, convert), structure)
     # Text is kept as Python objects: NumPy's own text arrays would drop trailing zero bytes.
     kept = structure is None or isinstance(structure, np.generic) or is_text(structure) or is_dataset(structure)
-    return structure if kept else convert(structure)
+    converted: Any = structure if kept else convert(structure)
+    is_scalar = isinstance(structure, HoldsArray) and converted.dtype == object and not converted.ndim
+    return converted[()] if is_scalar else converted
 
 
 def made_by_function(structure: object) -> Any:

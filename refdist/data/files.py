@@ -19,7 +19,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import IO
 
+import numpy as np
+
 from refdist import disk, errors, nest
+from refdist.array.convert import HoldsArray
 from refdist.data.facts import Reading
 from refdist.data.iterators import interleave
 
@@ -51,6 +54,8 @@ def names(filenames: object, attempted: str) -> list[str]:
     Raises:
         RD25: something is not a name.
     """
+    if isinstance(filenames, HoldsArray):
+        filenames = np.ravel(filenames._read()).tolist()
     if isinstance(filenames, (str, bytes, os.PathLike)):
         filenames = [filenames]
     file_names = []

@@ -180,6 +180,7 @@ def call(method: str, make: Callable[[_T], _U], stream: Iterable[_T]) -> Iterato
 
 def apply(function: Callable[..., _T], element: object) -> _T:
     """Calls `function` with an element; the items of a tuple become its arguments."""
+    element = elements.for_function(element)
     return function(*element) if type(element) is tuple else function(element)
 
 
@@ -203,7 +204,7 @@ def scan(state: object, function: Callable[..., object], stream: Iterable[object
     first = state
     for i, element in enumerate(stream):
         try:
-            pair = function(state, element)
+            pair = function(*map(elements.for_function, (state, element)))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise errors.error("RD25", "Dataset.scan", f"the function returned {pair!r}",
                                    "Return a pair: the new state, and an element.")
@@ -223,7 +224,7 @@ def reduce(state: object, function: Callable[..., object], stream: Iterable[obje
     first = state
     for i, element in enumerate(stream):
         try:
-            state = _next_state("reduce", first, function(state, element))
+            state = _next_state("reduce", first, function(*map(elements.for_function, (state, element))))
         except Exception as error:
             raise noted(error, "reduce", i) from None
     return state

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from refdist import errors, journal, nest, notebook
-from refdist.array import replica_checks
+from refdist.array import replica_checks, texts
 from refdist.array.backend import scalar
 from refdist.array.convert import has_dtype
 from refdist.core import call_site, checks, devices, loops, remarks
@@ -472,9 +472,10 @@ def distribute_from_function(strategy: Strategy, dataset_fn: Callable[[InputCont
 
 def _on_device(put: Callable[..., object], element: object, device: str) -> Any:
     # None in an element stays None.
-    if not nest.is_nested(element):
-        return element if element is None else put(element, device)
-    return nest.map_structure(lambda leaf: leaf if leaf is None else put(leaf, device), element)
+    def on_device(leaf: object) -> object:
+        return leaf if leaf is None else texts.read(put(leaf, device))
+
+    return on_device(element) if not nest.is_nested(element) else nest.map_structure(on_device, element)
 
 
 def _origin(dataset: object, cuts: bool) -> Origin | None:

@@ -19,16 +19,22 @@ from types import ModuleType
 from typing import Any
 
 import refdist as distribute
-from refdist import compat, errors, nest, tpu, train
+from refdist import compat, errors, nest, tpu
 from refdist import data as _data
 from refdist import nn as _nn
 from refdist import random as _random
+from refdist import train as _train
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.data.spec import TensorSpec
 from refdist.tf import files as _files
+from refdist.tf import lookup as _lookup
 from refdist.tf import names as _names
+from refdist.tf import pictures as _pictures
+from refdist.tf import records as _records
+from refdist.tf import strings as _strings
+from refdist.tf import texts as _texts
 from refdist.tf.constants import constant
 from refdist.tf.dtypes import DTYPES, DType, as_dtype
 from refdist.tf.function import function
@@ -42,10 +48,26 @@ from refdist.variables.variable import Variable
 
 data, nn = _data, _Namespace("nn", _nn)
 random = _Namespace("random", _random, {"experimental": _Namespace("random.experimental", _random.experimental)})
-math, linalg, image = map(_Namespace, ("math", "linalg", "image"))
+math, linalg = map(_Namespace, ("math", "linalg"))
 dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half": DTYPES["float16"],
                                    "double": DTYPES["float64"], **DTYPES})
-io = _Namespace("io", own={"gfile": _Namespace("io.gfile", _files)})
+_PICTURES = {name: getattr(_pictures, name) for name in (
+    "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png")}
+io = _Namespace("io", own={
+    "gfile": _Namespace("io.gfile", _files), **_PICTURES,
+    **{name: getattr(_files, name) for name in ("matching_files", "read_file", "write_file")},
+    **{name: getattr(_records, name) for name in (
+        "FixedLenFeature", "TFRecordOptions", "TFRecordWriter", "decode_csv", "decode_raw", "parse_example",
+        "parse_single_example", "parse_tensor", "serialize_tensor")}})
+image = _Namespace("image", own=_PICTURES)
+strings = _Namespace("strings", _strings)
+lookup = _Namespace("lookup", own={
+    **{name: getattr(_lookup, name) for name in (
+        "KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable", "TextFileIndex",
+        "TextFileInitializer")},
+    "experimental": _Namespace("lookup.experimental", own={"MutableHashTable": _lookup.MutableHashTable})})
+train = _Namespace("train", _train, {name: getattr(_records, name) for name in (
+    "BytesList", "Example", "Feature", "Features", "FloatList", "Int64List")})
 
 bool, string, bfloat16 = DTYPES["bool"], DTYPES["string"], DTYPES["bfloat16"]
 float16, float32, float64 = DTYPES["float16"], DTYPES["float32"], DTYPES["float64"]
@@ -61,10 +83,13 @@ __all__ = [
     "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
     "as_dtype", "autograph", "bfloat16", "bool", "compat", "complex128", "complex64", "config", "constant", "data",
     "debugging", "device", "distribute", "double", "dtypes", "errors", "float16", "float32", "float64", "function",
-    "get_logger", "half", "image", "install", "int16", "int32", "int64", "int8", "io", "linalg", "math", "nest",
-    "newaxis", "nn", "print", "random", "string", "test", "tpu", "train", "uint16", "uint32", "uint64", "uint8",
-    "variable_creator_scope", "version",
+    "get_logger", "half", "image", "install", "int16", "int32", "int64", "int8", "io", "linalg", "lookup", "math",
+    "nest", "newaxis", "nn", "print", "random", "string", "strings", "test", "tpu", "train", "uint16", "uint32",
+    "uint64", "uint8", "variable_creator_scope", "version",
 ]
+
+
+_texts.connect()
 
 
 class _Face(ModuleType):

@@ -198,13 +198,6 @@ def added(x: Any, indices: Any, updates: Any) -> Any:
     return ops.add(x, ops.scatter(indices, updates, tuple(x.shape)))
 
 
-class Unique(NamedTuple):
-    """The different values, and where each item is among them."""
-
-    y: Any
-    idx: Any
-
-
 class UniqueWithCounts(NamedTuple):
     """The different values, where each item is among them, and how many items each is."""
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
-from refdist.array import backend
+from refdist.array import backend, texts
 from refdist.tf.dtypes import as_dtype
 from refdist.tf.shapes import sizes
+from refdist.tf.texts import TextTensor, is_text
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Any:
@@ -38,12 +39,17 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         kind = as_dtype(dtype)
         value = value if kind.name == "string" else np.asarray(value).astype(kind.dtype)
     wanted = None if shape is None else sizes(shape)
+    if texts.are_tensors() and is_text(value) and (dtype is None or as_dtype(dtype).name == "string"):
+        array: Any = TextTensor(value)
+        return array if wanted is None else TextTensor(_arranged(array._read(), wanted))
     array = backend.constant(value, dtype)
-    if wanted is None:
-        return array
+    return array if wanted is None else backend.constant(_arranged(array, wanted))
+
+
+def _arranged(array: Any, wanted: tuple[int, ...]) -> Any:
     count, room = math.prod(array.shape), math.prod(wanted)
     if count == 1:
-        return backend.constant(np.broadcast_to(np.asarray(array).reshape(()), wanted).copy())
+        return np.broadcast_to(np.asarray(array).reshape(()), wanted).copy()
     if count != room:
         raise errors.error("RD04", "tf.constant", f"the value has {count} numbers, and the shape {wanted} {room}",
                            "Pass as many, or a single one.", kind=errors.InvalidTypeError)

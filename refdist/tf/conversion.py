@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
-from refdist.array.convert import HoldsArray
+from refdist.array import texts
+from refdist.array.convert import HoldsArray, short
 
 
 def tensor(value: Any, dtype: object = None) -> Any:
@@ -22,6 +23,10 @@ def tensor(value: Any, dtype: object = None) -> Any:
         return value if dtype is None else keras.ops.cast(value, dtype_name(dtype))
     if isinstance(value, HoldsArray):
         value = value._read()
+    if texts.is_text(value):
+        raise errors.error("RD25", "an operation on numbers", f"got text, {short(value)}",
+                           "Operations on text are those of `tf.strings`; numbers of it are "
+                           "`tf.strings.to_number(x)`.")
     if dtype is None and keras.backend.backend() == "jax" and isinstance(value, (int, float, list, tuple)):
         dtype = _plain(value)
     return keras.ops.convert_to_tensor(value, dtype_name(dtype))

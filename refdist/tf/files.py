@@ -8,11 +8,18 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from refdist import errors
+from refdist import disk, errors
+from refdist.tf.texts import TextTensor, array_of
 
 exists, isdir, listdir, stat = os.path.exists, os.path.isdir, os.listdir, os.stat
 mkdir, remove, join = os.mkdir, os.remove, os.path.join
 rmtree = shutil.rmtree
+
+
+def text_of(path: Any) -> Any:
+    """A path as Python has it, from a text or a path."""
+    given = path.numpy() if isinstance(path, TextTensor) else path
+    return os.fsdecode(given) if isinstance(given, bytes) else given
 
 
 def makedirs(path: str) -> None:
@@ -106,3 +113,55 @@ def GFile(name: str, mode: str = "r") -> Any:  # noqa: N802
     Source: tf.io.gfile.GFile.
     """
     return open(name, mode, encoding=None if "b" in mode else "utf-8")
+
+
+def read_file(filename: Any, name: str | None = None) -> Any:
+    """What a file holds, as a text without dimensions.
+
+    Args:
+        filename: the path.
+        name: without effect.
+
+    Raises:
+        RD30: it cannot be read.
+
+    Source: tf.io.read_file.
+    """
+    path = text_of(filename)
+    try:
+        with disk.opened(path) as file:
+            return TextTensor(file.read())
+    except OSError as error:
+        raise errors.error("RD30", "tf.io.read_file", f"{path} cannot be opened: {error.strerror}",
+                           kind=errors.NotFoundError) from error
+
+
+def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
+    """Writes a text to a file, and makes the folders above it.
+
+    Args:
+        filename: the path.
+        contents: a text without dimensions.
+        name: without effect.
+
+    Raises:
+        OSError: it cannot be written.
+
+    Source: tf.io.write_file.
+    """
+    path = text_of(filename)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(array_of(contents, "tf.io.write_file")[()])
+
+
+def matching_files(pattern: Any, name: str | None = None) -> Any:
+    """The files whose names match a pattern, as a tensor of text, sorted.
+
+    Args:
+        pattern: a pattern such as "logs/*.txt".
+        name: without effect.
+
+    Source: tf.io.matching_files.
+    """
+    return TextTensor(sorted(globbing.glob(text_of(pattern))))

@@ -1,4 +1,4 @@
-"""Names of earlier versions of Keras that programs still say, and a layer that needs TensorFlow in Keras 3."""
+"""Names of earlier versions of Keras that programs still say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from types import ModuleType
 from typing import Any
 
 from refdist import errors
-from refdist.tf.vocabularies import StringLookup
 
 
 class Reduction:
@@ -27,7 +26,6 @@ def add_names(keras: Any) -> None:
     keras.metrics.Metric.reset_states = keras.metrics.Metric.reset_state
     keras.optimizers.legacy = _Legacy("refdist.tf.keras.optimizers.legacy")
     keras.callbacks.TensorBoard = _tensorboard
-    keras.layers.StringLookup = StringLookup
 
 
 class _Legacy(ModuleType):

@@ -13,6 +13,7 @@ operation also takes `name`, which says nothing here.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 from refdist import errors
 from refdist.array.convert import HoldsArray
-from refdist.tf import tensors
+from refdist.tf import tensors, texts
 from refdist.tf.shapes import sizes
 
 _TABLE = """
@@ -411,7 +412,19 @@ def _compiled(operation: Operation) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = operation.paths[0].rpartition(".")[2]
     call.__module__ = "refdist.tf"
     call.__doc__ = f"`tf.{operation.paths[0]}`: {operation.expression}"
-    return call
+    of_text = texts.FUNCTIONS.get(operation.paths[0])
+    return call if of_text is None else _also_of_text(call, *of_text)
+
+
+def _also_of_text(call: Callable[..., Any], of_text: Callable[..., Any], places: tuple[int, ...]) -> Callable[..., Any]:
+    names = list(inspect.signature(call).parameters)
+
+    @functools.wraps(call)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        has_text = any(texts.is_text(args[place] if place < len(args) else kwargs.get(names[place]))
+                       for place in places)
+        return (of_text if has_text else call)(*args, **kwargs)
+    return either
 
 
 @functools.cache
@@ -419,6 +432,7 @@ def _scope() -> dict[str, Any]:
     from refdist.tf import computed, drawn, flow, images, stateless
 
     library = tensors.keras()
-    return {**vars(computed), "T": tensors.tensor, "ops": library.ops, "random": drawn, "stateless": stateless,
+    return {**vars(computed), "Unique": texts.Unique, "T": tensors.tensor, "ops": library.ops,
+            "random": drawn, "stateless": stateless,
             "flow": flow, "pixels": images, "sizes": sizes, "errors": errors, "functools": functools, "math": math,
             "time": time, "holds_array": lambda value: isinstance(value, HoldsArray)}

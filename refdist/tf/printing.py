@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from refdist.array.convert import to_numpy
+from refdist.tf.texts import TextTensor
 
 
 def print_(*inputs: object, output_stream: Any = None, summarize: int = 3, sep: str = " ", end: str = "\n",
@@ -31,7 +32,7 @@ def print_(*inputs: object, output_stream: Any = None, summarize: int = 3, sep: 
 
     Source: tf.print.
     """
-    text = sep.join(value if type(value) is str else _shown(value, summarize) for value in inputs) + end
+    text = sep.join(value if type(value) is str else shown(value, summarize) for value in inputs) + end
     if isinstance(output_stream, str):
         with open(output_stream.removeprefix("file://"), "a", encoding="utf-8") as file:
             file.write(text)
@@ -41,19 +42,20 @@ def print_(*inputs: object, output_stream: Any = None, summarize: int = 3, sep: 
         stream.flush()
 
 
-def _shown(value: Any, summarize: int) -> str:
+def shown(value: Any, summarize: int) -> str:
+    """The text of a value: of long arrays the first and last items."""
     if type(value) in (list, tuple):
-        inner = ", ".join(_shown(item, summarize) for item in value)
+        inner = ", ".join(shown(item, summarize) for item in value)
         return f"[{inner}]" if type(value) is list else f"({inner}{',' * (len(value) == 1)})"
     if type(value) is dict:
-        return "{" + ", ".join(f"{key!r}: {_shown(item, summarize)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key!r}: {shown(item, summarize)}" for key, item in value.items()) + "}"
     numbers = _numbers(value)
     return repr(value) if numbers is None else _rows(numbers, summarize, 0)
 
 
 def _numbers(value: Any) -> Any:
     # Of what is no tensor, variable or array None.
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic, TextTensor)):
         return np.asarray(value)
     if not all(hasattr(value, name) for name in ("numpy", "dtype", "shape")) or isinstance(value, type):
         return None

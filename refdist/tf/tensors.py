@@ -34,10 +34,12 @@ def keras() -> ModuleType:
     Raises:
         RD20: Keras computes with another library than PyTorch and JAX.  RD27: Keras or that library is not installed.
     """
-    from refdist.tf import older, operands, seeds, seen, tracked
+    from refdist.tf import older, operands, seeds, seen, texts, tracked
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
+    from refdist.tf import vocabularies  # which imports Keras
+
     if module.backend.backend() == "torch":
         _prepare()
         operands.connect()
@@ -45,6 +47,8 @@ def keras() -> ModuleType:
     else:
         _prepare_jax()
     older.add_names(module)
+    vocabularies.connect()
+    texts.connect()
     seeds.connect(module)
     tracked.connect(module)
     return module

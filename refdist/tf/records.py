@@ -1,0 +1,563 @@
+"""`tf.train.Example` and `tf.io`'s parsers: rows of files as TensorFlow writes them.
+
+A message of Protocol Buffers is a sequence of fields; each begins with its number and a kind of coding.  Only what the
+messages of `tf.train.Example` and of tensors need is written and read.
+
+Source: Protocol Buffers, "Encoding"; example.proto, feature.proto and tensor.proto of TensorFlow.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from refdist import errors
+from refdist.array.convert import HoldsArray, to_numpy
+from refdist.data import TFRecordWriter as _Writer
+from refdist.tf.conversion import tensor
+from refdist.tf.dtypes import as_dtype
+from refdist.tf.shapes import sizes
+from refdist.tf.texts import TextTensor, array_of, is_text, numbers
+
+_VARINT, _BYTES, _FLOAT = 0, 2, 5
+# The numbers that dtypes have in the message of a tensor.
+_CODES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7, "complex64": 8,
+          "int64": 9, "bool": 10, "uint16": 17, "complex128": 18, "float16": 19, "uint32": 22, "uint64": 23}
+
+
+def _varint(number: int) -> bytes:
+    number &= 2**64 - 1
+    written = bytearray()
+    while number > 127:
+        written.append(number & 127 | 128)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[place]
+        number |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return number, place
+
+
+def _fields(data: bytes, attempted: str) -> Iterator[tuple[int, int, Any]]:
+    # The number, the kind and the content of each field.
+    place = 0
+    try:
+        while place < len(data):
+            key, place = _read_varint(data, place)
+            number, kind = key >> 3, key & 7
+            if kind == _VARINT:
+                content: Any
+                content, place = _read_varint(data, place)
+            elif kind == _BYTES:
+                size, place = _read_varint(data, place)
+                content, place = data[place:place + size], place + size
+                if len(content) < size:
+                    raise IndexError
+            elif kind == _FLOAT:
+                content, place = data[place:place + 4], place + 4
+            else:
+                raise IndexError
+            yield number, kind, content
+    except IndexError as error:
+        raise errors.error("RD34", attempted, "the bytes are no such message",
+                           "Pass what `SerializeToString` returned.", kind=errors.InvalidArgumentError) from error
+
+
+class _List:
+    """Base of the lists of values in a feature.
+
+    Args:
+        value: the values.
+    """
+
+    def __init__(self, value: Iterable[Any] = ()) -> None:
+        self.value = [self._checked(item) for item in value]
+
+    def _checked(self, item: Any) -> Any:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.value == self.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "".join(f"value: {item!r}\n" for item in self.value)
+
+
+class BytesList(_List):
+    """Values that are bytes.
+
+    Args:
+        value: a list of bytes.
+
+    Raises:
+        RD25: something else.
+
+    Source: tf.train.BytesList.
+    """
+
+    def _checked(self, item: Any) -> bytes:
+        if not isinstance(item, bytes):
+            raise errors.error("RD25", "tf.train.BytesList", f"got {errors.type_of(item)}",
+                               "Pass bytes: of a str `text.encode()`, of a tensor of text `x.numpy()`.")
+        return item
+
+    def _written(self) -> bytes:
+        return b"".join(_field(1, item) for item in self.value)
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        self.value += [content for number, _, content in _fields(data, attempted) if number == 1]
+
+
+class FloatList(_List):
+    """Values that are float32.
+
+    Args:
+        value: a list of numbers.
+
+    Source: tf.train.FloatList.
+    """
+
+    def _checked(self, item: Any) -> float:
+        return float(np.float32(item))
+
+    def _written(self) -> bytes:
+        return _field(1, struct.pack(f"<{len(self.value)}f", *self.value)) if self.value else b""
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        for _, _, content in _fields(data, attempted):
+            self.value += np.frombuffer(content, "<f4").tolist()
+
+
+class Int64List(_List):
+    """Values that are int64.
+
+    Args:
+        value: a list of ints.
+
+    Raises:
+        RD25: something else.
+
+    Source: tf.train.Int64List.
+    """
+
+    def _checked(self, item: Any) -> int:
+        try:
+            return int(item.__index__())
+        except (AttributeError, TypeError) as error:
+            raise errors.error("RD25", "tf.train.Int64List", f"got {errors.type_of(item)}", "Pass ints.") from error
+
+    def _written(self) -> bytes:
+        return _field(1, b"".join(map(_varint, self.value))) if self.value else b""
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        for _, kind, content in _fields(data, attempted):
+            packed = [content] if kind == _VARINT else []
+            place = 0
+            while kind == _BYTES and place < len(content):
+                number, place = _read_varint(content, place)
+                packed.append(number)
+            self.value += [number - 2**64 if number >= 2**63 else number for number in packed]
+
+
+_LISTS = {"bytes_list": (1, BytesList), "float_list": (2, FloatList), "int64_list": (3, Int64List)}
+
+
+class Feature:
+    """One list of values.
+
+    Args:
+        bytes_list, float_list, int64_list: the list; one of them.
+
+    Source: tf.train.Feature.
+    """
+
+    def __init__(self, bytes_list: BytesList | None = None, float_list: FloatList | None = None,
+                 int64_list: Int64List | None = None) -> None:
+        self._given = {name: given for name, given in (("bytes_list", bytes_list), ("float_list", float_list),
+                                                       ("int64_list", int64_list)) if given is not None}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _LISTS:
+            raise AttributeError(name)
+        return self._given.get(name) or _LISTS[name][1]()
+
+    def WhichOneof(self, oneof_group: str) -> str | None:  # noqa: N802
+        """The name of the list that it has; None without one.
+
+        Args:
+            oneof_group: "kind".
+        """
+        return next(iter(self._given), None)
+
+    def __repr__(self) -> str:
+        return "".join(_block(name, repr(given)) for name, given in self._given.items())
+
+
+class Features:
+    """Features by their names.
+
+    Args:
+        feature: a dict of them.
+
+    Source: tf.train.Features.
+    """
+
+    def __init__(self, feature: Mapping[str, Feature] | None = None) -> None:
+        self.feature: dict[str, Feature] = dict(feature or {})
+
+    def __repr__(self) -> str:
+        return "".join(_block("feature", f"key: \"{key}\"\n{_block('value', repr(feature))}")
+                       for key, feature in sorted(self.feature.items()))
+
+
+class Example:
+    """A row of a file of records.
+
+    Args:
+        features: its features.
+
+    >>> import refdist.tf as tf
+    >>> row = tf.train.Example(features=tf.train.Features(
+    ...     feature={"y": tf.train.Feature(int64_list=tf.train.Int64List(value=[3]))}))
+    >>> tf.train.Example.FromString(row.SerializeToString()).features.feature["y"].int64_list.value
+    [3]
+
+    Source: tf.train.Example.
+    """
+
+    def __init__(self, features: Features | None = None) -> None:
+        self.features = features or Features()
+
+    def SerializeToString(self) -> bytes:  # noqa: N802
+        """The row as bytes."""
+        entries = []
+        for key, feature in self.features.feature.items():
+            content = b"".join(_field(_LISTS[name][0], given._written()) for name, given in feature._given.items())
+            entries.append(_field(1, _field(1, key.encode()) + _field(2, content)))
+        return _field(1, b"".join(entries))
+
+    def ParseFromString(self, serialized: bytes) -> int:  # noqa: N802
+        """Becomes the row that bytes say, and returns how many there are.
+
+        Args:
+            serialized: what `SerializeToString` returned.
+
+        Raises:
+            RD34: the bytes are no row.
+        """
+        attempted = "tf.train.Example.ParseFromString"
+        self.features = Features()
+        for _, _, features in _fields(serialized, attempted):
+            for _, _, entry in _fields(features, attempted):
+                parts = {number: content for number, _, content in _fields(entry, attempted)}
+                given: dict[str, Any] = {}
+                for number, _, content in _fields(parts.get(2, b""), attempted):
+                    for name, (own, kind) in _LISTS.items():
+                        if own == number:
+                            given[name] = kind()
+                            given[name]._take(content, attempted)
+                self.features.feature[parts.get(1, b"").decode()] = Feature(**given)
+        return len(serialized)
+
+    @classmethod
+    def FromString(cls, s: bytes) -> Example:  # noqa: N802
+        """The row that bytes say.
+
+        Args:
+            s: what `SerializeToString` returned.
+
+        Raises:
+            RD34: the bytes are no row.
+        """
+        example = cls()
+        example.ParseFromString(s)
+        return example
+
+    def __repr__(self) -> str:
+        return _block("features", repr(self.features))
+
+
+def _block(name: str, content: str) -> str:
+    inner = "".join(f"  {line}\n" for line in content.splitlines())
+    return f"{name} {{\n{inner}}}\n"
+
+
+class FixedLenFeature:
+    """A feature of as many values as a shape has.
+
+    Args:
+        shape: a list of ints.
+        dtype: tf.float32, tf.int64 or tf.string.
+        default_value: for rows without it; None where that is an error.
+
+    Raises:
+        RD25: the shape is none.
+
+    Source: tf.io.FixedLenFeature.
+    """
+
+    def __init__(self, shape: Any, dtype: Any, default_value: Any = None) -> None:
+        self.shape, self.dtype, self.default_value = sizes(shape), as_dtype(dtype), default_value
+
+
+def parse_single_example(serialized: Any, features: Mapping[str, FixedLenFeature],
+                         example_names: object = None, name: str | None = None) -> dict[str, Any]:
+    """The features of a row, as tensors.
+
+    Args:
+        serialized: a text without dimensions, or bytes.
+        features: what each feature is.
+        example_names, name: without effect.
+
+    Raises:
+        RD20: a feature that is no FixedLenFeature.  RD34: a row that lacks one, or has more or fewer values, or of
+            another dtype.
+
+    Source: tf.io.parse_single_example.
+    """
+    attempted = "tf.io.parse_single_example"
+    for key, spec in features.items():
+        if not isinstance(spec, FixedLenFeature):
+            raise errors.error("RD20", attempted, f"feature {key!r} is {errors.type_of(spec)}",
+                               "Write `tf.io.FixedLenFeature`, or parse the row by `tf.train.Example.FromString`.")
+    row = Example.FromString(bytes(array_of(serialized)[()])).features.feature
+    return {key: _parsed(key, row.get(key), spec, attempted) for key, spec in sorted(features.items())}
+
+
+def parse_example(serialized: Any, features: Mapping[str, FixedLenFeature], example_names: object = None,
+                  name: str | None = None) -> dict[str, Any]:
+    """The features of several rows, as tensors with a row for each.
+
+    Args:
+        serialized: text of shape [n].
+        features: what each feature is.
+        example_names, name: without effect.
+
+    Raises:
+        RD20, RD34: as `parse_single_example`.
+
+    Source: tf.io.parse_example.
+    """
+    rows = [parse_single_example(row, features) for row in array_of(serialized)]
+    return {key: TextTensor([row[key] for row in rows]) if features[key].dtype.name == "string" else
+            tensor(np.stack([np.asarray(row[key]) for row in rows])) for key in sorted(features)}
+
+
+def _parsed(key: str, feature: Feature | None, spec: FixedLenFeature, attempted: str) -> Any:
+    kind = {"string": "bytes_list", "float32": "float_list", "int64": "int64_list"}.get(spec.dtype.name)
+    given = "" if feature is None else feature.WhichOneof("kind") or ""
+    wanted = int(np.prod(spec.shape))
+    if not given and spec.default_value is not None:
+        default = spec.default_value
+        array = np.broadcast_to(array_of(default) if kind == "bytes_list" else np.asarray(default), spec.shape)
+    elif feature is None or given != kind:
+        raise errors.error("RD34", attempted, f"feature {key!r} is {given or 'not there'}, and dtype "
+                           f"{spec.dtype.name} is asked for", "Ask for what was written, or pass a default_value.",
+                           kind=errors.InvalidArgumentError)
+    else:
+        values = getattr(feature, given).value
+        if len(values) != wanted:
+            raise errors.error("RD34", attempted, f"feature {key!r} has {errors.counted(len(values), 'value')}, and "
+                               f"shape {spec.shape} {wanted}", "Pass the shape that was written.",
+                               kind=errors.InvalidArgumentError)
+        array = (array_of(values) if kind == "bytes_list" else np.asarray(values)).reshape(spec.shape)
+    return TextTensor(array) if kind == "bytes_list" else numbers(array, spec.dtype.name)
+
+
+class TFRecordWriter(_Writer):
+    """Writes records that `tf.data.TFRecordDataset` reads.
+
+    Args:
+        path: the file, which is replaced.
+        options: None, "", "GZIP" or TFRecordOptions.
+
+    Raises:
+        RD34: another compression.  RD27: the package `google-crc32c` is not installed.
+
+    Source: tf.io.TFRecordWriter.
+    """
+
+    def __init__(self, path: Any, options: Any = None) -> None:
+        super().__init__(path, getattr(options, "compression_type", options))
+
+    def write(self, record: Any) -> None:
+        """Appends a record.
+
+        Args:
+            record: bytes, or a text without dimensions.
+
+        Raises:
+            RD25: something else.
+        """
+        super().write(bytes(array_of(record)[()]) if isinstance(record, TextTensor) else record)
+
+
+class TFRecordOptions:
+    """How records are written.
+
+    Args:
+        compression_type: None, "" or "GZIP".
+
+    Source: tf.io.TFRecordOptions.
+    """
+
+    def __init__(self, compression_type: str | None = None) -> None:
+        self.compression_type = compression_type
+
+
+def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
+    """A tensor as one text.
+
+    Args:
+        tensor: of any shape and dtype.
+        name: without effect.
+
+    Source: tf.io.serialize_tensor.
+    """
+    if is_text(tensor):
+        array = array_of(tensor)
+        content = b"".join(_field(8, item) for item in array.reshape(-1))
+        kind = "string"
+    else:
+        array = to_numpy(tensor._read() if isinstance(tensor, HoldsArray) else tensor)
+        content, kind = _field(4, np.ascontiguousarray(array).tobytes()) if array.size else b"", array.dtype.name
+    shape = b"".join(_field(2, _varint(1 << 3) + _varint(length) if length else b"") for length in array.shape)
+    return TextTensor(_varint(1 << 3) + _varint(_CODES[kind]) + _field(2, shape) + content)
+
+
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
+    """The tensor that a text says.
+
+    Args:
+        serialized: what `serialize_tensor` returned.
+        out_type: the dtype of the tensor.
+        name: without effect.
+
+    Raises:
+        RD34: the text is no tensor, or one of another dtype.
+
+    Source: tf.io.parse_tensor.
+    """
+    attempted, dtype = "tf.io.parse_tensor", as_dtype(out_type).name
+    code, shape, content, texts = 0, [], b"", []
+    for number, _, part in _fields(bytes(array_of(serialized)[()]), attempted):
+        if number == 1:
+            code = part
+        elif number == 2:
+            shape = [next((length for _, _, length in _fields(dimension, attempted)), 0)
+                     for _, _, dimension in _fields(part, attempted)]
+        elif number == 4:
+            content = part
+        elif number == 8:
+            texts.append(part)
+    if code != _CODES.get(dtype):
+        own = next((name for name, number in _CODES.items() if number == code), "another dtype")
+        raise errors.error("RD34", attempted, f"the tensor has dtype {own}, and {dtype} is asked for",
+                           "Pass the dtype of the tensor that was written.", kind=errors.InvalidArgumentError)
+    if dtype == "string":
+        return TextTensor(array_of(texts or np.empty(0, object)).reshape(shape))
+    return numbers(np.frombuffer(content, as_dtype(dtype).dtype).reshape(shape), dtype)
+
+
+def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: int | None = None,
+               name: str | None = None) -> Any:
+    """The numbers that texts hold as bytes, with one more dimension.
+
+    Args:
+        input_bytes: text of any shape; each as long as the others.
+        out_type: the dtype of the numbers.
+        little_endian: whether the lowest byte comes first.
+        fixed_length: None: TensorFlow cuts or fills texts to so many bytes.
+        name: without effect.
+
+    Raises:
+        RD20: a fixed length.  RD34: texts of different lengths, or of parts of a number.
+
+    Source: tf.io.decode_raw.
+    """
+    if fixed_length is not None:
+        raise errors.error("RD20", "tf.io.decode_raw", f"fixed_length is {fixed_length}", "Cut the bytes before.")
+    array, dtype = array_of(input_bytes), as_dtype(out_type)
+    kind = dtype.dtype.newbyteorder("<" if little_endian else ">")
+    lengths = {len(item) for item in array.flat}
+    if len(lengths) > 1 or any(length % kind.itemsize for length in lengths):
+        raise errors.error("RD34", "tf.io.decode_raw", f"the texts have {sorted(lengths)} bytes, a number "
+                           f"{kind.itemsize}", "Pass texts of one length, each of whole numbers.",
+                           kind=errors.InvalidArgumentError)
+    rows = [np.frombuffer(item, kind) for item in array.flat]
+    return numbers(np.array(rows).reshape(*array.shape, -1), dtype.name)
+
+
+def decode_csv(records: Any, record_defaults: Iterable[Any], field_delim: str = ",", use_quote_delim: bool = True,
+               na_value: str = "", select_cols: Iterable[int] | None = None, name: str | None = None) -> list[Any]:
+    """The columns of lines, a tensor for each, in the shape of the lines.
+
+    Args:
+        records: text of any shape: lines.
+        record_defaults: for each column its dtype, or what is taken where it is empty.
+        field_delim: what stands between columns.
+        use_quote_delim: whether quotes keep it together.
+        na_value: what is empty, too.
+        select_cols: the columns wanted; None for all.
+        name: without effect.
+
+    Raises:
+        RD34: a line with more or fewer columns, a column that is no number, or is empty and has no default.
+
+    Source: tf.io.decode_csv.
+    """
+    import csv
+
+    from refdist.tf.dtypes import DType
+
+    attempted, array, defaults = "tf.io.decode_csv", array_of(records), list(record_defaults)
+    wanted = None if select_cols is None else list(select_cols)
+    quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
+    columns: list[list[Any]] = [[] for _ in defaults]
+    kinds = [default if isinstance(default, DType) else as_dtype("string") if is_text(default) else
+             tensor(default).dtype for default in defaults]
+    names = [as_dtype(kind).name for kind in kinds]
+    for line in array.flat:
+        row = next(csv.reader([line.decode()], delimiter=field_delim, quoting=quoting), [])
+        row = row if wanted is None else [row[place] for place in wanted]
+        if len(row) != len(defaults):
+            raise errors.error("RD34", attempted, f"a line has {errors.counted(len(row), 'column')}, and there are "
+                               f"{errors.counted(len(defaults), 'default')}", "Pass one for each column.",
+                               kind=errors.InvalidArgumentError)
+        for column, item, default, dtype in zip(columns, row, defaults, names, strict=True):
+            column.append(_item(item, default, dtype, na_value, attempted))
+    return [TextTensor(array_of(column).reshape(array.shape)) if dtype == "string" else
+            numbers(np.array(column).reshape(array.shape), dtype)
+            for column, dtype in zip(columns, names, strict=True)]
+
+
+def _item(item: str, default: Any, dtype: str, na_value: str, attempted: str) -> Any:
+    from refdist.tf.dtypes import DType
+
+    if item in ("", na_value):
+        given = [] if isinstance(default, DType) else array_of(default) if is_text(default) else np.asarray(default)
+        if not np.size(given):
+            raise errors.error("RD34", attempted, "a column is empty, and has no default", "Pass a value for it.",
+                               kind=errors.InvalidArgumentError)
+        return np.ravel(given)[0]
+    try:
+        return item if dtype == "string" else int(item) if dtype.startswith("int") else float(item)
+    except ValueError as error:
+        raise errors.error("RD34", attempted, f"{item!r} is no {dtype}", "Pass the dtypes of the columns.",
+                           kind=errors.InvalidArgumentError) from error
