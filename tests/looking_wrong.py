@@ -223,6 +223,22 @@ def added_up_from_nothing() -> None:
     each(four(), step, rows=7)
 
 
+def shares_of_other_numbers() -> None:
+    """Sums over rows are divided by the whole batch, or by how many layers there are, and not by the own rows."""
+    batch, layers, rate = 8, ["first", "second"], 0.1
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        w.assign_sub(2 / batch * x.sum(axis=0))
+        w.assign_sub(rate / len(layers) * x.sum(axis=0))
+        n = len(x)
+        w.assign_sub(n / batch * x.sum(axis=0) * (1 / 2))
+
+    each(strategy, step)
+    each(strategy, step, rows=7)
+
+
 def scaled(mean: Any) -> Any:
     """The replica's share of a mean of means."""
     return mean / replica().num_replicas_in_sync
@@ -231,4 +247,4 @@ def scaled(mean: Any) -> Any:
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
          means_of_equal_parts, weighed_means, divided_by_the_own_rows_afterwards,
          means_of_tokens, statistics_of_all_rows, one_column_each, added_up_from_nothing,
-         shared_out_penalty, own_slices, half_squares, metric_of_the_mean]
+         shared_out_penalty, shares_of_other_numbers, own_slices, half_squares, metric_of_the_mean]

@@ -187,7 +187,7 @@ def _as_means(kinds: Sequence[ReplicaType]) -> Of:
     if any(kind.of is not of for kind in kinds):
         return Of.DIFFERS
     if of is Of.SUM and all(any(map(kind.numbers.__contains__, _by_its_rows(kind))) for kind in kinds) and (
-            len({kind.rows for kind in kinds}) > 1 or all(map(_by_length, kinds))):
+            len({kind.rows for kind in kinds}) > 1 or all(kind.lengths for kind in kinds)):
         return Of.MEAN
     return Of.DIFFERS if of is Of.MEAN and _are_weighed(kinds) else of
 
@@ -202,11 +202,6 @@ def _are_weighed(kinds: Sequence[ReplicaType]) -> bool:
     # Whether a number that took part may be the replica's number of rows, or its share of all of them.
     return any(kind.numbers != kinds[0].numbers or any(
         number in kind.numbers for number in _by_its_rows(kind, Operation.MULTIPLY)) for kind in kinds)
-
-
-def _by_length(kind: ReplicaType) -> bool:
-    return any(scaling.is_by_length(place.file, place.line, place.end_line, place.column, place.end_column)
-               for place in _divisions(kind))
 
 
 def _divisions(kind: ReplicaType) -> list[call_site.Place]:
@@ -235,7 +230,7 @@ def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
     # Whether a number that took part may be the number of replicas, or one over it; of a sum that is known to have been
     # divided by its rows another number than these.
     numbers = list(kind.numbers)
-    if by_rows and _by_length(kind):
+    for _ in range(kind.lengths if by_rows else 0):
         numbers.remove(next(number for number in _by_its_rows(kind) if number in numbers))
     divisors = [number for operation, number in numbers if operation is Operation.DIVIDE]
     if any(number and number % total == 0 for number in divisors) and not _are_of_sizes(kind, len(divisors), total):

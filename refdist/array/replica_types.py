@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist.core import call_site
+from refdist.core import call_site, scaling
 from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
 
 # What operations of NumPy do; any other is Operation.OTHER.
@@ -52,19 +52,22 @@ class ReplicaType:
         back: of something for each row, which axis the rows lie along, counted from the last one, which is 1.
         per_row: how many of these each row of the dataset has given, as a row of tokens in `x.reshape(-1, 5)`.
         numbers: the numbers of Python's that took part, each with the operation.
+        lengths: how many of these are, by the text of the program, divisions by the number of its rows.
         reduced: whether it is the result of a collective.
         variable: of a part, the name of the variable.
         captured: which objects from outside refdist took part that are the same on all replicas where this number is;
             0 for none.
     """
 
-    __slots__ = ("_at", "_before", "_code", "_length", "_step", "back", "captured", "numbers", "of", "per_row",
-                 "reduced", "rows", "variable")
+    __slots__ = ("_at", "_before", "_code", "_length", "_step", "back", "captured", "lengths", "numbers", "of",
+                 "per_row", "reduced", "rows", "variable")
 
     def __init__(self, of: Of, step: str, frame: FrameType | None = None, before: ReplicaType | None = None,
                  rows: int | None = None, back: int = 0, numbers: Numbers = (),
-                 reduced: bool = False, variable: str = "", per_row: int = 1, captured: int = 0) -> None:
+                 reduced: bool = False, variable: str = "", per_row: int = 1, captured: int = 0,
+                 lengths: int = 0) -> None:
         self.of = of
+        self.lengths = lengths
         self.rows = rows
         self.back = back
         self.per_row = per_row
@@ -445,7 +448,7 @@ def combined(frame: FrameType, operation: Operation, step: str, inputs: Sequence
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
         of = _together(operation, *map(_of_operand, inputs))
-    return _from(frame, of, kinds, step, result, _numbers(inputs, kinds, operation))
+    return _from(frame, of, kinds, step, result, _numbers(frame, inputs, kinds, operation))
 
 
 def _together(operation: Operation, first: Operand, second: Operand, *more: Operand) -> Of:
@@ -453,21 +456,46 @@ def _together(operation: Operation, first: Operand, second: Operand, *more: Oper
     return _together(operation, of, *more) if more else of
 
 
-def _numbers(inputs: Sequence[Any], kinds: Sequence[ReplicaType],
-             operation: Operation) -> Numbers | None:
-    # The numbers of all operands and among them; None for too many, or none that can be compared.
+def _numbers(frame: FrameType, inputs: Sequence[Any], kinds: Sequence[ReplicaType],
+             operation: Operation) -> tuple[Numbers, int] | None:
+    # The numbers of all operands and among them, and how many divide by the number of rows; None for too many, or none
+    # that can be compared.
     numbers: Numbers = ()
+    lengths = 0
     for one, kind in zip(inputs, kinds, strict=True):
         numbers += kind.numbers
+        lengths += kind.lengths
         if kind is UNKNOWN and isinstance(one, (int, float, complex, np.generic)):
             if np.iscomplexobj(one):
                 return None
-            numbers += ((operation, float(one)),)  # type: ignore[arg-type]
-    return numbers if len(numbers) <= _NUMBERS else None
+            number = float(one)  # type: ignore[arg-type]
+            rows = _divided_by_rows(frame, number, [other for other in kinds if other is not kind], operation)
+            if rows:
+                lengths += 1
+                numbers += ((Operation.DIVIDE, float(rows)),)
+                if operation is Operation.MULTIPLY:
+                    numbers += ((operation, float(np.float32(number * rows))),)
+            else:
+                numbers += ((operation, number),)
+    return (numbers, lengths) if len(numbers) <= _NUMBERS else None
+
+
+def _divided_by_rows(frame: FrameType, number: float, kinds: Sequence[ReplicaType], operation: Operation) -> int:
+    # The number of rows by which this divides, by the program's text, as in `g / len(x)` or `2 / n * g`; 0 for none.
+    kind = next((kind for kind in kinds if kind.of in (Of.SUM, Of.ROWS)), UNKNOWN)
+    rows = [count for count in dict.fromkeys([kind.rows or 0, (kind.rows or 0) // kind.per_row]) if count]
+    if operation is Operation.DIVIDE:
+        rows = [count for count in rows if count == number]
+    if not rows or operation not in (Operation.DIVIDE, Operation.MULTIPLY):
+        return 0
+    place = call_site.of_one(frame.f_code, frame.f_lasti)
+    if operation is Operation.DIVIDE:
+        return rows[0] if scaling.is_by_length(*place[:1], *place[2:]) else 0
+    return next((count for count in rows if scaling.is_share(place, count, number, frame.f_locals, frame.f_globals)), 0)
 
 
 def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
-          numbers: Numbers | None, back: int | None = None) -> ReplicaType:
+          numbers: tuple[Numbers, int] | None, back: int | None = None) -> ReplicaType:
     # The type of a result, where the operands agree in what it says of the rows.
     known = [kind for kind in kinds if kind.of is not Of.UNKNOWN]
     if of is Of.UNKNOWN or numbers is None or not known:
@@ -483,9 +511,9 @@ def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, res
             of, back = Of.DIFFERS, 0
     elif of in (Of.SUM, Of.MEAN) and any(kind.rows != rows for kind in sums):
         of = Of.DIFFERS
-    return ReplicaType(of, step, frame, before, rows, back or 0, numbers,
+    return ReplicaType(of, step, frame, before, rows, back or 0, numbers[0],
                        of is Of.SAME and any(kind.reduced for kind in known),
-                       before.variable if of is Of.PART else "", before.per_row, _all_captured(known))
+                       before.variable if of is Of.PART else "", before.per_row, _all_captured(known), numbers[1])
 
 
 def _all_captured(kinds: Sequence[ReplicaType]) -> int:
@@ -496,7 +524,7 @@ def _all_captured(kinds: Sequence[ReplicaType]) -> int:
 def product(frame: FrameType, inputs: Sequence[Any], result: Any) -> ReplicaType:
     """Of a matrix product, which sums along the last axis of the first operand, and the last but one of the second."""
     first, second = (type_of(one) for one in inputs)
-    numbers = _numbers(inputs, (first, second), Operation.MULTIPLY)
+    numbers = _numbers(frame, inputs, (first, second), Operation.MULTIPLY)
     along_second = 1 if np.ndim(inputs[1]) == 1 else 2
     if first.of is Of.ROWS and second.of is Of.ROWS:
         if first.back == 1 and second.back == along_second and first.rows == second.rows:
@@ -537,7 +565,7 @@ def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any
                 how = Along.SUM_OF_ITEMS
             back = back if keepdims else back - sum(one > row_axis for one in axes)
     return ReplicaType(ALONG[kind.of][how], step, frame, kind, kind.rows, back, kind.numbers, kind.reduced,
-                       kind.variable, kind.per_row, kind.captured)
+                       kind.variable, kind.per_row, kind.captured, kind.lengths)
 
 
 def _moved(kind: ReplicaType, back: int) -> ReplicaType:
@@ -589,7 +617,7 @@ def chosen(frame: FrameType, array: Any, key: Any, found: Any) -> ReplicaType:
     elif not (isinstance(row_key, slice) or (has_type(row_key) and row_key.ndim == 1)) or not 0 < back <= found.ndim:
         return _moved(kind, 0)
     return ReplicaType(Of.ROWS, "some of the rows", program(frame), kind, found.shape[found.ndim - back], back,
-                       kind.numbers, captured=kind.captured)
+                       kind.numbers, captured=kind.captured, lengths=kind.lengths)
 
 
 def _items_of_the_same(kind: ReplicaType, key: tuple[Any, ...]) -> ReplicaType:
@@ -632,7 +660,7 @@ def gradient(frame: FrameType, kind: ReplicaType) -> ReplicaType:
     if kind is UNKNOWN:
         return UNKNOWN
     return ReplicaType(kind.of, "gradient", program(frame), kind, kind.rows, 0, kind.numbers, per_row=kind.per_row,
-                       captured=kind.captured)
+                       captured=kind.captured, lengths=kind.lengths)
 
 
 def reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:

@@ -12,7 +12,7 @@ import functools
 import linecache
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from refdist.core import call_site
 from refdist.core.flow import Flow, Part, Program, name_of
@@ -227,14 +227,79 @@ def is_by_length(file: str, line: int, end_line: int | None, column: int | None,
     return _is_by_length("".join(linecache.getlines(file)), Part(0, line, end_line, column, end_column))
 
 
+@functools.lru_cache(maxsize=16)
+def _of_one(source: str) -> Program:
+    return Program([source])
+
+
 @functools.lru_cache(maxsize=256)
 def _is_by_length(source: str, part: Part) -> bool:
     try:
-        program = Program([source])
+        program = _of_one(source)
     except (SyntaxError, ValueError):
         return False
     node = program.at(part)
     return node is not None and any(_is_length(divisor, program) for _, divisor in _quotients([node]))
+
+
+def is_share(place: call_site.Place, rows: int, number: float, *names: Mapping[str, object]) -> bool:
+    """Whether a factor at a place is one over a number of rows, times something: `2 / n * g`, `lr / len(x) * g`.
+
+    Args:
+        place: of the product.
+        rows: how many there are.
+        number: the factor.
+        names: what the names are there, in order.
+    """
+    if place.column is None or place.file.startswith(INSTALLED):
+        return False
+    quotients = _shares_by_length("".join(linecache.getlines(place.file)), Part(0, *place[2:]))
+    return any(_is_near(number * rows, divided) if divided is not None else _number_of(divisor, names) == rows
+               for divided, divisor in quotients)
+
+
+@functools.lru_cache(maxsize=256)
+def _shares_by_length(source: str, part: Part) -> Sequence[tuple[float | None, ast.expr]]:
+    # What is divided by a length among the factors of a product, where that is a number; and the length.
+    try:
+        program = _of_one(source)
+    except (SyntaxError, ValueError):
+        return ()
+    node = program.at(part)
+    factors = [] if node is None else [factor for product in _products([node]) for factor in product]
+    assigned = [value for factor in factors if isinstance(factor, ast.Name)
+                for target, value in _assigned(program) if target == factor.id]
+    return [(_number_of(divided, ()), divisor)
+            for divided, divisor in _quotients([*factors, *assigned])
+            if _is_length(divisor, program) and not _is_length(divided, program)]
+
+
+def _is_near(number: float, other: float) -> bool:
+    return abs(number - other) <= 1e-5 * abs(other)
+
+
+def _number_of(node: ast.expr, names: Sequence[Mapping[str, object]]) -> float | None:
+    # A number, or what a name or the length of what has a name is; None for anything else.
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            number = _number_of(operand, names)
+            return None if number is None else -number
+        case ast.Name():
+            value = _called(node, names)
+            return float(value) if isinstance(value, (int, float)) else None
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Name() as one]) | ast.Subscript(
+                value=ast.Attribute(value=ast.Name() as one, attr="shape"), slice=ast.Constant(value=0)):
+            shape = getattr(_called(one, names), "shape", ())
+            return float(shape[0]) if shape else None
+        case ast.Call(func=function, args=[one]) if name_of(function) in _CONVERTING:
+            return _number_of(one, names)
+    return None
+
+
+def _called(name: ast.Name, names: Sequence[Mapping[str, object]]) -> object:
+    return next((known[name.id] for known in names if name.id in known), None)
 
 
 def is_by_replicas(file: str, line: int, end_line: int | None, column: int | None, end_column: int | None,
@@ -247,7 +312,7 @@ def is_by_replicas(file: str, line: int, end_line: int | None, column: int | Non
 @functools.lru_cache(maxsize=256)
 def _is_by_replicas(source: str, part: Part, count: int) -> bool:
     try:
-        program = Program([source])
+        program = _of_one(source)
     except (SyntaxError, ValueError):
         return True  # nothing is known
     node = program.at(part)
@@ -279,7 +344,7 @@ def divides_by_length(file: str, line: int) -> bool:
 @functools.lru_cache(maxsize=64)
 def _divides_by_length(source: str, line: int) -> bool:
     try:
-        program = Program([source])
+        program = _of_one(source)
     except (SyntaxError, ValueError):
         return True  # nothing is known
     around = [node for node in program.nodes() if isinstance(node, (ast.FunctionDef, ast.Lambda))
@@ -293,7 +358,7 @@ def _divides_by_length(source: str, line: int) -> bool:
 def _is_length(node: ast.expr, program: Program) -> bool:
     match node:
         case ast.Name(id=name):
-            assigned = [value for target, value in _first_assigned(program) if target == name]
+            assigned = [value for target, value in _first_assigned(program) if target == name] or _passed(node, program)
             return bool(assigned) and all(not isinstance(value, ast.Name) and _is_length(value, program)
                                           for value in assigned)
         case ast.Call(func=ast.Name(id="len"), args=[_]) | ast.Call(func=ast.Attribute(attr="numel"), args=[]):
@@ -311,6 +376,14 @@ def _is_length(node: ast.expr, program: Program) -> bool:
         case ast.Attribute(attr="size"):
             return True
     return False
+
+
+def _passed(name: ast.Name, program: Program) -> list[ast.expr]:
+    # What calls pass for a name that is a parameter of a function around it; nothing where that is not known.
+    function, text = program.key(name.id, name)
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or text not in program.parameters(function):
+        return []
+    return program.passed(function, text) or []
 
 
 def _first_assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:

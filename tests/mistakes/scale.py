@@ -207,6 +207,40 @@ def spread_of_the_weights() -> None:
     strategy.run(lambda: replica().all_reduce("SUM", np.std(w.read_value()) + w.read_value().var()))  # here
 
 
+def share_of_a_sum() -> None:
+    # The derivative of a mean of squares, as many write it.
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> None:
+        n = x.shape[0]
+        error = x @ w.read_value() - x[:, 0]
+        gradient = 2.0 / n * np.matmul(x.T, error)
+        w.assign_sub(0.1 * replica().all_reduce("SUM", gradient))  # here
+
+    each(strategy, step)
+
+
+def rate_over_a_length() -> None:
+    strategy, rate = four(), 0.1
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub(rate / len(x) * x.sum(axis=0)))  # here
+
+
+def backwards_by_hand() -> None:
+    # The division is in what the second layer gets back, many operations before the sum.
+    strategy = four()
+    first, second = weights(strategy, Aggregation.SUM), weights(strategy, Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        hidden = np.maximum(0, x * first.read_value())
+        predicted = 1 / (1 + np.exp(-(hidden @ second.read_value())))
+        back = (predicted - (x[:, 0] > 6)) / x.shape[0]
+        second.assign_sub(0.1 * (hidden.T @ back))  # here
+
+    each(strategy, step)
+
+
 def mean_of_items() -> None:
     def step(x: Any) -> Any:
         return replica().all_reduce("SUM", np.square(x.reshape(-1)).mean())  # here
@@ -271,6 +305,9 @@ MISTAKES = [
     (28, metric_of_uneven_means, "compare MEAN OF MEANS"),
     (0, spread_of_the_weights, "warns RD37"),
     (27, mean_of_items, "warns RD38"),
+    (27, share_of_a_sum, "warns RD38"),
+    (27, rate_over_a_length, "warns RD38"),
+    (27, backwards_by_hand, "warns RD38"),
     (27, uneven_means_summed, "compare MEANS SUMMED"),
     (28, uneven_means_summed_and_divided, "compare MEAN OF MEANS"),
     (0, mean_of_the_largest, "compare ROWS OF ONE REPLICA"),
