@@ -239,6 +239,22 @@ def shares_of_other_numbers() -> None:
     each(strategy, step, rows=7)
 
 
+def ratios_of_all_rows() -> None:
+    """Sums are collected in arrays, reduced, and only then divided by each other."""
+    strategy = four()
+
+    def step(x: Any) -> Any:
+        sums = np.zeros(2, np.float32)
+        sums += np.stack([x[:, 0].sum(), (x[:, 1] > 2).sum()]).astype(np.float32)
+        loss = np.zeros(())
+        loss += np.average(np.concatenate([x, x], axis=1)) * len(x)
+        loss = replica().all_reduce("SUM", loss)
+        return loss, replica().all_reduce("SUM", np.hstack([x, x]).sum(axis=0) / 8)
+
+    each(strategy, step)
+    each(strategy, step, rows=7)
+
+
 def scaled(mean: Any) -> Any:
     """The replica's share of a mean of means."""
     return mean / replica().num_replicas_in_sync
@@ -247,4 +263,4 @@ def scaled(mean: Any) -> Any:
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
          means_of_equal_parts, weighed_means, divided_by_the_own_rows_afterwards,
          means_of_tokens, statistics_of_all_rows, one_column_each, added_up_from_nothing,
-         shared_out_penalty, shares_of_other_numbers, own_slices, half_squares, metric_of_the_mean]
+         shared_out_penalty, shares_of_other_numbers, ratios_of_all_rows, own_slices, half_squares, metric_of_the_mean]

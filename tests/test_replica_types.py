@@ -230,6 +230,24 @@ def labels_of_two() -> Any:
     (lambda x, y: np.zeros_like(x) - x[:, 0:1], Of.UNKNOWN), (lambda x, y: np.zeros_like(x[0]) * x.mean(), Of.UNKNOWN),
     (lambda x, y: np.std(x, dtype=np.float64), Of.UNKNOWN), (lambda x, y: np.clip(x, 0, 2).mean(), Of.MEAN),
     (lambda x, y: float(x.mean()), Of.UNKNOWN),
+    (lambda x, y: (x[:, 0] * y).sum() / y.sum(), Of.MEAN), (lambda x, y: x.sum() / x[y > 1].sum(), Of.DIFFERS),
+    (lambda x, y: x.sum() / (y.sum() + 1e-6), Of.MEAN), (lambda x, y: x.sum() / np.maximum(y.sum(), 1), Of.MEAN),
+    (lambda x, y: np.maximum(x.sum(axis=0), 0), Of.DIFFERS), (lambda x, y: x.sum() / (y.sum() + 1), Of.DIFFERS),
+    (lambda x, y: np.average(x, axis=0), Of.MEAN), (lambda x, y: np.average(x[:, 0], weights=y), Of.MEAN),
+    (lambda x, y: np.average(x, axis=1).sum(), Of.SUM),
+    (lambda x, y: np.average(x[:, 0], weights=np.float32([1, 2])), Of.UNKNOWN),
+    (lambda x, y: np.nanmean(x, axis=0), Of.MEAN),
+    (lambda x, y: np.hstack([x, np.ones((2, 1), np.float32)]).sum(axis=0), Of.SUM),
+    (lambda x, y: np.concatenate([x, y[:, None]], axis=1).mean(), Of.MEAN),
+    (lambda x, y: np.vstack([x, x]), Of.UNKNOWN), (lambda x, y: np.stack([x[:, 0], y], axis=1), Of.UNKNOWN),
+    (lambda x, y: np.concatenate([x[::2], x[:1]], axis=1), Of.ROWS),
+    (lambda x, y: np.einsum("ni,n->i", x, y), Of.SUM), (lambda x, y: np.einsum("ni,nj->nij", x, x).mean(), Of.MEAN),
+    (lambda x, y: np.einsum("ni,mi->nm", x, x), Of.UNKNOWN), (lambda x, y: np.einsum("ni,n", x, y), Of.UNKNOWN),
+    (lambda x, y: np.einsum("ni,ij->nj", x, np.ones((3, 2), np.float32)).sum(), Of.SUM),
+    (lambda x, y: np.einsum("ni,nj->ij", x, np.ones((2, 2), np.float32)), Of.UNKNOWN),
+    (lambda x, y: np.zeros(3, np.float32) + x.mean(axis=0), Of.MEAN), (lambda x, y: np.float32(0) + x.sum(), Of.SUM),
+    (lambda x, y: np.ones(3, np.float32) + x.mean(axis=0), Of.UNKNOWN),
+    (lambda x, y: np.zeros((2, 2, 3), np.float32) + x, Of.UNKNOWN),
 ])
 def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any], of: Of) -> None:
     computed = compute(rows_of_two(), labels_of_two())
@@ -238,6 +256,17 @@ def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any]
     assert np.asarray(computed).tobytes() == np.asarray(wanted).tobytes()
     if isinstance(wanted, (np.ndarray, np.generic)):
         assert isinstance(computed, type(wanted)) and computed.dtype == wanted.dtype and computed.shape == wanted.shape
+
+
+def test_what_is_added_to_zeros_in_place_has_its_type() -> None:
+    total = before = np.zeros(3, np.float32)
+    for _ in range(2):
+        total += rows_of_two().sum(axis=0)
+    assert type_of(total).of is Of.SUM
+    assert before.tolist() == np.asarray(total).tolist() == [6.0, 10.0, 14.0]  # still one array
+    total = np.ones(3, np.float32)
+    total += rows_of_two().sum(axis=0)
+    assert type_of(total) is UNKNOWN
 
 
 def test_what_is_written_into_an_array_changes_its_type() -> None:

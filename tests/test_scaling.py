@@ -107,7 +107,7 @@ def test_of_what_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
     ("x.sum() / x.shape[1]", False), ("x.sum() / x.size(1)", False), ("x.sum() / weight.sum()", False)])
 def test_what_is_a_number_of_rows(text: str, wanted: bool, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(f"def f(x, y):\n    return {text}\n")
-    assert scaling.is_by_length(str(tmp_path / "program.py"), 2, 2, 11, 11 + len(text)) == wanted
+    assert scaling.is_by_length(Place(str(tmp_path / "program.py"), "f", 2, 2, 11, 11 + len(text))) == wanted
     (tmp_path / "named.py").write_text(f"n, m = x.shape\ny = {text}\nz = x / n\nz = x / m")
-    assert scaling.is_by_length(str(tmp_path / "named.py"), 3, 3, 4, 9)
-    assert not scaling.is_by_length(str(tmp_path / "named.py"), 4, 4, 4, 9)
+    assert scaling.is_by_length(Place(str(tmp_path / "named.py"), "", 3, 3, 4, 9))
+    assert not scaling.is_by_length(Place(str(tmp_path / "named.py"), "", 4, 4, 4, 9))

@@ -82,7 +82,9 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: ((x @ w - 1) ** 2).sum(), Of.SUM), (lambda x, w: (2 * x).mean(), Of.MEAN),
     (lambda x, w: (1 - x).mean(dim=0), Of.MEAN), (lambda x, w: x.sum(dim=1), Of.ROWS),
     (lambda x, w: (x.shape, x.dtype, x.mean())[-1], Of.MEAN),
-    (lambda x, w: (x > 2).float().mean(), Of.MEAN), (lambda x, w: x.sum() / x.sum(), Of.DIFFERS),
+    (lambda x, w: (x > 2).float().mean(), Of.MEAN), (lambda x, w: x.sum() / x.sum(), Of.MEAN),
+    (lambda x, w: x.sum() / (x > 2).sum().clamp(min=1), Of.MEAN),
+    (lambda x, w: x.sum().clamp(min=0), Of.DIFFERS), (lambda x, w: x.mean(dim=0).numpy() * 2, Of.MEAN),
     (lambda x, w: F.mse_loss(x, torch.zeros_like(x)), Of.MEAN),
     (lambda x, w: F.mse_loss(x, torch.zeros_like(x), reduction="sum"), Of.SUM),
     (lambda x, w: F.cross_entropy(x, torch.zeros(2, dtype=torch.long)), Of.MEAN),
@@ -129,6 +131,23 @@ def test_the_gradient_of_a_mean_is_not_summed() -> None:
     [finding] = findings(lambda: each(step))
     assert "[RD38]" in str(finding.message) and "4 times the mean" in str(finding.message)
     assert "-> mse_loss (" in str(finding.message) and "-> gradient (" in str(finding.message)
+
+
+def test_a_tensor_that_all_replicas_get_whole_is_not_summed() -> None:
+    rows = torch.arange(12.0).reshape(4, 3)
+    [finding] = findings(lambda: four().run(lambda x: replica().all_reduce("SUM", x.square().sum(dim=0)), (rows,)))
+    assert "[RD37]" in str(finding.message) and "an argument of strategy.run that every replica gets whole" in str(
+        finding.message)
+
+
+def test_a_tensor_from_outside_is_not_summed() -> None:
+    weights, ones = torch.tensor([0.25, 0.75]), torch.ones(2)
+
+    def step() -> Any:
+        return replica().all_reduce("SUM", weights), replica().all_reduce("SUM", ones)
+
+    [finding] = findings(lambda: four().run(step))
+    assert "all 4 replicas contribute one and the same array" in str(finding.message)
 
 
 def test_what_is_reduced_is_not_reduced_again() -> None:

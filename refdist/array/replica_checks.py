@@ -14,7 +14,7 @@ import numpy as np
 
 from refdist import nest
 from refdist.array import tensor_types
-from refdist.array.convert import HoldsArray
+from refdist.array.convert import HoldsArray, on_host
 from refdist.array.replica_types import UNKNOWN, ReplicaType, has_type, program, source, type_of, typed
 from refdist.core import call_site, remarks, scaling
 from refdist.core.rules.options import ReduceOp
@@ -97,9 +97,9 @@ def gathered(parts: Sequence[Any]) -> list[Any]:
 
 def argument(leaf: Any) -> Any:
     """An argument of `strategy.run` that all replicas get; numbers, which may count, have no type."""
-    if type(leaf) is not np.ndarray or not leaf.ndim:
+    if (isinstance(leaf, np.ndarray) and type(leaf) is not np.ndarray) or not has_type(leaf) or not leaf.ndim:
         return leaf
-    return typed(leaf, source(Of.SAME, _WHOLE))
+    return typed(leaf, source(Of.SAME, _WHOLE)) if type_of(leaf) is UNKNOWN else leaf
 
 
 def average(result: Any, losses: object, size: int) -> Any:
@@ -210,9 +210,10 @@ def _divisions(kind: ReplicaType) -> list[call_site.Place]:
 
 def _is_shared(values: Sequence[object]) -> bool:
     # Ones are counted.
-    first = values[0]
-    return (type(first) is np.ndarray and all(value is first for value in values) and first.dtype.kind in "iufc"
-            and bool(np.any((first != 0) & (first != 1))))
+    if any(value is not values[0] for value in values):
+        return False
+    first = on_host(values[0])
+    return first is not None and first.dtype.kind in "iufc" and bool(np.any((first != 0) & (first != 1)))
 
 
 def _agree(kinds: Sequence[ReplicaType], total: int) -> bool:

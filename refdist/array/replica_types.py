@@ -38,6 +38,8 @@ _KEEPING = {np.negative, np.positive, np.conjugate}
 Numbers = tuple[tuple[Operation, float], ...]
 _CHAIN = 8  # steps that are told of
 _NUMBER = (int, float, np.integer, np.floating)
+_TINY = 1e-3
+_LOOKED_AT = 1 << 16  # items of an array that may be zeros
 _NUMBERS = 16  # more are not followed
 _NUMERIC = "".join(np.typecodes[name] for name in ("AllInteger", "AllFloat")) + "?"
 _KEPT = 10_000  # types; when there are more, because numbers change in every step, all are derived anew
@@ -363,7 +365,11 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
     if out:
         options["out"] = tuple(map(plain, out))
     result: Any
+    first = None
     if method == "__call__":
+        first = inputs[0]
+        if ufunc is np.add or ufunc is np.subtract:
+            inputs = [*map(_or_zeros, inputs)]
         operands, key = _operands(ufunc, inputs)
         result = computing(frame)(ufunc, operands, options)
         kind = UNKNOWN if type(result) is tuple else _derived(frame, key, inputs, result)
@@ -382,7 +388,16 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
     for one in out:
         if isinstance(one, Typed):
             one._type = kind
-    return out[0] if len(out) == 1 else out
+    if len(out) > 1:
+        return out
+    # `total += x`, where total was a plain array.
+    return typed(out[0], kind) if type(out[0]) is np.ndarray and first is out[0] else out[0]
+
+
+def _or_zeros(value: Any) -> Any:
+    # Zeros that something is added to.
+    zeros = type(value) is np.ndarray and value.size <= _LOOKED_AT and not value.any()
+    return typed(value, ZEROS) if zeros else value
 
 
 _COMPUTED = frozenset((np.ndarray, Typed, int, float, *_SCALARS, *_SCALARS.values()))
@@ -440,10 +455,15 @@ def _elementwise(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: An
 def combined(frame: FrameType, operation: Operation, step: str, inputs: Sequence[Any], result: Any) -> ReplicaType:
     """The type of what an operation on items gives."""
     kinds = [type_of(one) for one in inputs]
-    if operation is Operation.ADD and len(inputs) == 2:
+    if len(inputs) == 2:
         for one, other, kind in zip(inputs, inputs[::-1], kinds[::-1], strict=True):
-            if type_of(one) is ZEROS or (type(one) in (int, float) and one == 0):  # as in sum()
+            number = float(one) if type_of(one) is UNKNOWN and isinstance(one, _NUMBER) else None
+            if operation is Operation.ADD and (type_of(one) is ZEROS or number == 0):  # as in sum()
                 return kind if kind.of is not Of.ROWS or np.shape(result) == _shape(other) else UNKNOWN
+            # What keeps a divisor from being zero: `count + 1e-8`, `maximum(count, 1)`.
+            if number is not None and kind.of is Of.SUM and (
+                    (operation is Operation.ADD and abs(number) < _TINY) or (step == "maximum" and 0 < number <= 1)):
+                return kind
     if len(inputs) == 1:
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
@@ -470,7 +490,7 @@ def _numbers(frame: FrameType, inputs: Sequence[Any], kinds: Sequence[ReplicaTyp
                 return None
             number = float(one)  # type: ignore[arg-type]
             rows = _divided_by_rows(frame, number, [other for other in kinds if other is not kind], operation)
-            if rows:
+            if rows is not None:
                 lengths += 1
                 numbers += ((Operation.DIVIDE, float(rows)),)
                 if operation is Operation.MULTIPLY:
@@ -480,18 +500,24 @@ def _numbers(frame: FrameType, inputs: Sequence[Any], kinds: Sequence[ReplicaTyp
     return (numbers, lengths) if len(numbers) <= _NUMBERS else None
 
 
-def _divided_by_rows(frame: FrameType, number: float, kinds: Sequence[ReplicaType], operation: Operation) -> int:
-    # The number of rows by which this divides, by the program's text, as in `g / len(x)` or `2 / n * g`; 0 for none.
+def _divided_by_rows(frame: FrameType, number: float, kinds: Sequence[ReplicaType],
+                     operation: Operation) -> int | None:
+    # The number of rows by which this divides, by the program's text, as in `g / len(x)`, `g / x.size`, `2 / n * g`;
+    # None for none.
     kind = next((kind for kind in kinds if kind.of in (Of.SUM, Of.ROWS)), UNKNOWN)
-    rows = [count for count in dict.fromkeys([kind.rows or 0, (kind.rows or 0) // kind.per_row]) if count]
-    if operation is Operation.DIVIDE:
-        rows = [count for count in rows if count == number]
-    if not rows or operation not in (Operation.DIVIDE, Operation.MULTIPLY):
-        return 0
+    if not kind.rows or operation not in (Operation.DIVIDE, Operation.MULTIPLY):
+        return None
+    rows = dict.fromkeys([kind.rows, kind.rows // kind.per_row])
+    if operation is Operation.MULTIPLY:
+        place = call_site.of_one(frame.f_code, frame.f_lasti)
+        return next((count for count in rows if scaling.is_share(place, count, number, frame.f_locals,
+                                                                 frame.f_globals)), None)
+    if number not in rows and (not number or number % kind.rows):
+        return None
     place = call_site.of_one(frame.f_code, frame.f_lasti)
-    if operation is Operation.DIVIDE:
-        return rows[0] if scaling.is_by_length(*place[:1], *place[2:]) else 0
-    return next((count for count in rows if scaling.is_share(place, count, number, frame.f_locals, frame.f_globals)), 0)
+    if number in rows:
+        return int(number) if scaling.is_by_length(place) else None
+    return kind.rows if scaling.is_by_size(place) else None
 
 
 def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
@@ -509,7 +535,7 @@ def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, res
         if any(kind.back != back or kind.rows != rows for kind in by_rows) or np.ndim(result) < back \
                 or np.shape(result)[np.ndim(result) - back] != rows:
             of, back = Of.DIFFERS, 0
-    elif of in (Of.SUM, Of.MEAN) and any(kind.rows != rows for kind in sums):
+    elif of in (Of.SUM, Of.MEAN) and any(kind.rows != rows for kind in sums or known):  # a ratio of sums is a mean
         of = Of.DIFFERS
     return ReplicaType(of, step, frame, before, rows, back or 0, numbers[0],
                        of is Of.SAME and any(kind.reduced for kind in known),
@@ -719,6 +745,59 @@ def _plain_values(options: dict[str, Any]) -> dict[str, Any]:
     return {name: _all_plain(value) for name, value in options.items()}
 
 
+def _average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = False) -> Any:
+    if weights is None and returned is False:
+        return _mean(a, axis, keepdims=keepdims)
+    options = {} if keepdims is False else {"keepdims": keepdims}
+    found = computing(sys._getframe(1))(np.average, (plain(a), axis, plain(weights), returned), options)
+    if returned is not False or type_of(a).of is not Of.ROWS or type_of(weights).of is not Of.ROWS:
+        return found
+    return typed(found, along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "average"))
+
+
+def _joined(function: Callable[..., Any]) -> Callable[..., Any]:
+    # A function of NumPy's that joins several arrays.
+    def call(arrays: Sequence[Any], *args: Any, **options: Any) -> Any:
+        parts = list(arrays)
+        found = computing(sys._getframe(1))(function, ([*map(plain, parts)], *args), _plain_values(options))
+        kinds = [type_of(part) for part in parts]
+        first = next((kind for kind in kinds if kind.of is Of.ROWS), kinds[0])
+        axis = options.get("axis", args[0] if args else 0)
+        if first.of is Of.ROWS:
+            # Along another axis, beside what is of the same rows, or of nothing that is known.
+            alike = all(kind.of not in (Of.ROWS, Of.DIFFERS) or (kind.rows, kind.back, kind.per_row) == (
+                first.rows, first.back, first.per_row) for kind in kinds)
+            kept = alike and found.ndim == first.back and found.shape[0] == first.rows
+            kind = first if kept else UNKNOWN
+        else:
+            kind = first if axis is not None and all(kind is first for kind in kinds) else UNKNOWN
+        return typed(found, kind)
+    return call
+
+
+def _einsum(*operands: Any, **options: Any) -> Any:
+    found = computing(sys._getframe(1))(np.einsum, _all_plain(operands), _plain_values(options))
+    subscripts, arrays = operands[0], operands[1:]
+    if type(subscripts) is not str or "." in subscripts or "->" not in subscripts or options:
+        return found
+    names, _, result = subscripts.replace(" ", "").partition("->")
+    kinds = [type_of(array) for array in arrays]
+    of_rows = {letters[len(letters) - kind.back] for letters, kind in zip(names.split(","), kinds, strict=True)
+               if kind.of is Of.ROWS}
+    alike = len(of_rows) == 1 and all(kind.of is not Of.DIFFERS for kind in kinds) and all(
+        kind.of in (Of.ROWS, Of.SAME) or not {*letters} & of_rows
+        for letters, kind in zip(names.split(","), kinds, strict=True))
+    if not alike or len({kind.rows for kind in kinds if kind.of is Of.ROWS}) > 1:
+        return found
+    letter, frame = of_rows.pop(), program(sys._getframe(1))
+    kept = letter in result
+    of = Of.ROWS if kept else ALONG[Of.ROWS][Along.SUM_OF_ROWS]
+    known = [kind for kind in kinds if kind.of is Of.ROWS]
+    numbers = sum((kind.numbers for kind in known), ()), sum(kind.lengths for kind in known)
+    return typed(found, _from(frame, of, kinds, "einsum", found, numbers,
+                              len(result) - result.index(letter) if kept else None))
+
+
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     found = computing(sys._getframe(1))(np.linalg.norm, (plain(x), ord, axis, keepdims), {})
     return typed(found, along(sys._getframe(1), x, Along.OTHER, axis, keepdims, "norm"))
@@ -739,7 +818,11 @@ def _through_method(name: str) -> Callable[..., Any]:
 # NumPy's functions that have a rule; any other gives plain arrays.
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.mean: _mean, np.dot: _dot, np.transpose: _transpose, np.reshape: _reshape,
-    np.where: _where,
+    np.where: _where, np.average: _average, np.einsum: _einsum,
+    np.nanmean: lambda a, axis=None, *args, **options: typed(
+        computing(sys._getframe(1))(np.nanmean, (plain(a), axis, *map(plain, args)), _plain_values(options)),
+        along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, options.get("keepdims") is True, "nanmean")),
+    **{function: _joined(function) for function in (np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack)},
     np.sum: lambda a, axis=None, *args, **options: np.add.reduce(a, axis, *args, **options),
     np.linalg.norm: _norm, np.zeros_like: lambda a, *args, **options: typed(
         np.zeros_like(plain(a), *args, **options), ZEROS),

@@ -123,7 +123,7 @@ def _mode(torch: Any) -> Any:
         if name == "backward" and args and isinstance(args[0], torch.Tensor):
             return _backward(sys._getframe(1), function, args, kwargs)
         if name == "numpy":  # it computes nothing, and what it returns may depend on its caller
-            return function(*args, **kwargs)
+            return typed(function(*args, **kwargs), type_of(args[0]))
         result = computing(sys._getframe(1))(function, args, kwargs)
         for one in (*args, *kwargs.values()):
             if type(one) is torch.nn.Parameter:
@@ -184,6 +184,8 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
         return ZEROS
     if all(type_of(argument) is UNKNOWN for argument in args):
         return UNKNOWN
+    if name in ("clamp", "clamp_min", "clip") and len(args) == 1 and {*kwargs} == {"min"}:
+        return combined(frame, Operation.OTHER, "maximum", (args[0], kwargs["min"]), result)
     if name in _OPERATION_OF and not any(kwargs.values()) and 0 < len(args) <= 3:
         return combined(frame, _OPERATION_OF[name], name.strip("_"), args, result)
     if name in _REFLECTED and len(args) == 2:

@@ -12,7 +12,7 @@ import functools
 import linecache
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from refdist.core import call_site
 from refdist.core.flow import Flow, Part, Program, name_of
@@ -220,11 +220,14 @@ def _products(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
                 yield node.func.value, node.args[0]
 
 
-def is_by_length(file: str, line: int, end_line: int | None, column: int | None, end_column: int | None) -> bool:
+def is_by_length(place: call_site.Place) -> bool:
     """Whether the expression at a place divides by a length: `x / len(y)`, `x / y.shape[0]`, or a name for one."""
-    if column is None:
-        return False
-    return _is_by_length("".join(linecache.getlines(file)), Part(0, line, end_line, column, end_column))
+    return place.column is not None and _is_by("".join(linecache.getlines(place.file)), Part(0, *place[2:]), _is_length)
+
+
+def is_by_size(place: call_site.Place) -> bool:
+    """Whether the expression at a place divides by how many items an array has: `x / y.size`, or a name for that."""
+    return place.column is not None and _is_by("".join(linecache.getlines(place.file)), Part(0, *place[2:]), _is_size)
 
 
 @functools.lru_cache(maxsize=16)
@@ -233,13 +236,26 @@ def _of_one(source: str) -> Program:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_by_length(source: str, part: Part) -> bool:
+def _is_by(source: str, part: Part, what: Callable[[ast.expr, Program], bool]) -> bool:
     try:
         program = _of_one(source)
     except (SyntaxError, ValueError):
         return False
     node = program.at(part)
-    return node is not None and any(_is_length(divisor, program) for _, divisor in _quotients([node]))
+    return node is not None and any(what(divisor, program) for _, divisor in _quotients([node]))
+
+
+def _is_size(node: ast.expr, program: Program) -> bool:
+    match node:
+        case ast.Name(id=name):
+            values = [value for target, value in _assigned(program) if target == name]
+            return bool(values) and all(not isinstance(value, ast.Name) and _is_size(value, program)
+                                        for value in values)
+        case ast.Call(func=function, args=[one]):
+            return name_of(function) in _CONVERTING and _is_size(one, program)
+        case ast.Attribute(attr="size") | ast.Call(func=ast.Attribute(attr="numel"), args=[]):
+            return True
+    return False
 
 
 def is_share(place: call_site.Place, rows: int, number: float, *names: Mapping[str, object]) -> bool:
@@ -287,8 +303,8 @@ def _number_of(node: ast.expr, names: Sequence[Mapping[str, object]]) -> float |
             number = _number_of(operand, names)
             return None if number is None else -number
         case ast.Name():
-            value = _called(node, names)
-            return float(value) if isinstance(value, (int, float)) else None
+            known = _called(node, names)
+            return float(known) if isinstance(known, (int, float)) else None
         case ast.Call(func=ast.Name(id="len"), args=[ast.Name() as one]) | ast.Subscript(
                 value=ast.Attribute(value=ast.Name() as one, attr="shape"), slice=ast.Constant(value=0)):
             shape = getattr(_called(one, names), "shape", ())

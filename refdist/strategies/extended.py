@@ -227,8 +227,8 @@ class StrategyExtended(OneOfAKind):
             my_kwargs = kwargs if kwargs_of is None else kwargs_of(i)
             function = fn
             if checks.types.value and layout.total > 1:
+                function = replica_checks.followed(fn)  # from here on, tensors of PyTorch have types
                 my_args, my_kwargs = nest.map_structure(replica_checks.argument, (my_args, my_kwargs))
-                function = replica_checks.followed(fn)
             if places:
                 backend.use(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)

@@ -241,6 +241,28 @@ def backwards_by_hand() -> None:
     each(strategy, step)
 
 
+def weighed_by_own_weights() -> None:
+    def step(x: Any) -> Any:
+        weight = (x[:, 1] > 2).astype(np.float32)
+        return replica().all_reduce("SUM", (x[:, 0] * weight).sum() / weight.sum())  # here
+
+    each(four(), step)
+
+
+def accumulated_in_an_array() -> None:
+    def step(x: Any) -> Any:
+        loss = np.zeros(())
+        loss += np.square(x).mean()
+        loss += 0.1 * np.abs(x).mean()
+        return replica().all_reduce("SUM", loss)  # here
+
+    each(four(), step)
+
+
+def sum_over_a_size() -> None:
+    each(four(), lambda x: replica().all_reduce("SUM", np.square(x).sum() / x.size))  # here
+
+
 def mean_of_items() -> None:
     def step(x: Any) -> Any:
         return replica().all_reduce("SUM", np.square(x.reshape(-1)).mean())  # here
@@ -307,6 +329,9 @@ MISTAKES = [
     (27, mean_of_items, "warns RD38"),
     (27, share_of_a_sum, "warns RD38"),
     (27, rate_over_a_length, "warns RD38"),
+    (27, weighed_by_own_weights, "warns RD38"),
+    (27, accumulated_in_an_array, "warns RD38"),
+    (27, sum_over_a_size, "warns RD38"),
     (27, backwards_by_hand, "warns RD38"),
     (27, uneven_means_summed, "compare MEANS SUMMED"),
     (28, uneven_means_summed_and_divided, "compare MEAN OF MEANS"),

@@ -82,7 +82,7 @@ DIVIDING: Table[Operand, Operand, Of] = Table("Dividing", _ABOUT, MEANINGS, """
     same     same     rows     differs  differs  differs  differs  same     unknown
     rows     differs  rows     differs  rows     rows     rows     rows     differs
     differs  differs  differs  differs  differs  differs  differs  differs  unknown
-    sum      unknown  rows     differs  differs  differs  differs  sum      unknown
+    sum      unknown  rows     differs  mean     differs  differs  sum      unknown
     mean     unknown  rows     differs  differs  differs  differs  mean     unknown
     part     unknown  rows     differs  differs  differs  part     part     unknown
     number   same     rows     differs  differs  differs  differs  -        -
