@@ -202,7 +202,7 @@ class Process:
             else:
                 self._print(piece)
                 if key.fileobj is self._stderr:
-                    self._errors = (self._errors + piece)[-KEPT:]
+                    self._errors = (self._errors + piece)[-self._limit:]
         return bool(ready)
 
     def _write(self) -> None:

@@ -355,6 +355,17 @@ def test_a_message_is_found_before_pages_of_a_launcher(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_message_that_comes_before_the_last_answer_is_found_too(tmp_path: Path) -> None:
+    """One process answers a job when another has failed in the next one already, and a launcher tells it at length."""
+    script = tmp_path / "trainer.py"
+    script.write_text("import sys\nprint('replica 1 was told to fail', file=sys.stderr, flush=True)\n"
+                      "print('{\"id\": 1, \"done\": true}', flush=True)\n"
+                      "print('a launcher has much to say\\n' * 1000, file=sys.stderr)\nsys.exit(1)\n")
+    first, second = runner.run(f"{sys.executable} {script}", clauses.jobs()[:2]).values()
+    assert first.over and "replica 1 was told to fail" in second.output
+
+
+@pytest.mark.slow
 def test_a_trainer_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
     todo = clauses.jobs()
     results = runner.run(f"{sys.executable} -c pass", todo)
