@@ -59,7 +59,7 @@ def validation(model, batch):
 
 for job in jobs():
     torch.manual_seed(0)  # the same weights on every worker
-    model, place, steps, said = Model(job["model"]), job["checkpoint"] or {}, [], {}
+    model, place, steps, whole = Model(job["model"]), job["checkpoint"] or {}, [], {}
     optimizer, data = optimizer_of(job, model), batches(job, job["rows"])  # with its schedule, and a scaler
     torch.manual_seed(1000 * seed_of(job) + RANK)
     if "restore" in place:
@@ -70,14 +70,14 @@ for job in jobs():
         while (group := list(islice(left, job["accumulate"]))) and not (steps and steps[-1][3]):
             steps.append(strategy.run(training_step, args=(job, model, optimizer, group, len(steps) + 1)))
         far, many = (sum(step[part] for step in steps[first:]) for part in (1, 2))
-        said["metrics"] = {"mean_absolute_error": far / many}
+        whole["metrics"] = {"mean_absolute_error": far / many}
     if job["evaluate"]:
         parts = [strategy.run(validation, args=(model, batch)) for batch in batches(job, job["evaluate"])]
         far, many = map(sum, zip(*parts, strict=True))
-        said["eval_loss"] = far / many + float(model.penalty())
+        whole["eval_loss"] = far / many + float(model.penalty())
     if "save" in place and RANK == 0:
         torch.save([part.state_dict() for part in (model, *optimizer)], place["save"])
     answer(job, replica=RANK, steps=len(steps), rows=[step[-1] for step in steps], weights=model.weights())
     if RANK == 0:
-        answer(job, **said, losses=[step[0] for step in steps], weights=model.weights(),
+        answer(job, **whole, losses=[step[0] for step in steps], weights=model.weights(),
                scale=optimizer[-1].get_scale(), done=True)
