@@ -56,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--replicas-per-worker", type=int,
                      help="simulated GPUs of each (default those of REFDIST_DEVICES)")
     launch = commands.add_parser("launch", help="run a script in several processes, started and watched")
-    launch.add_argument("-n", type=int, dest="processes", help="how many processes (default 2), all of them workers")
+    launch.add_argument("-n", "-np", type=int, dest="processes",
+                        help="how many processes (default 2), all of them workers")
     launch.add_argument("--ps", type=int, default=0, help="how many parameter servers, beside a coordinator")
     launch.add_argument("--workers", type=int, help="how many workers they have (default 2)")
     launch.add_argument("--max-restarts", type=int, default=0, metavar="N",
@@ -96,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("--tensorflow", action="store_true",
                              help="let `import tensorflow` of the program find refdist.tf; it may be a notebook")
         command.add_argument("script", type=Path, help="the program")
-        command.add_argument("arguments", nargs=given, help="what it is given")
+        command.add_argument("arguments", nargs=given, help="what it is given").required = False
     words = sys.argv[1:] if arguments is None else arguments
     # argparse takes what follows "--" for arguments of the parser above, too.
     end = words.index("--") if words[:1] in (["compare"], ["explore"]) and "--" in words else len(words)

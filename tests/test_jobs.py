@@ -113,6 +113,14 @@ def test_a_lost_worker_comes_back(name: str, tmp_path: Path) -> None:
     assert left_of(run) == []
 
 
+def test_a_lost_parameter_server_is_made_again_from_a_checkpoint(tmp_path: Path) -> None:
+    done = launch(2, 2, "--max-restarts", "3", PROGRAMS, "restored", PIDS=str(tmp_path), FOLDER=str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "from step 0\nfrom step 5\nrestored came through\n"
+    assert re.search(r"^\[launcher\] restart 1 of 3 in 1 s, from .*/ckpt-1 \(step 5\)$", done.stderr, re.MULTILINE)
+    assert re.search(r"with .*/ckpt-1 \(step 5\): \[chief\] refdist.errors.UnavailableError: \[RD33\]", done.stderr)
+
+
 @pytest.mark.parametrize(("second", "timeout", "says"), [
     ("raises", "60", r"\[worker 0\] Traceback (?:.*\n)+\[worker 0\] KeyError: 'the second start'\n"
                      r"\[worker 0\] ended with exit status 1"),

@@ -65,6 +65,7 @@ def test_the_first_hosts_are_filled_first() -> None:
 # The words after `launch`, and what is started; or what is said of them.
 WORDS: dict[str, tuple[list[str], Any]] = {
     "nothing": ([], {"size": 2, "fewest": 2, "listed": [], "restarts_at_most": 0}),
+    "mpiexec's other word": (["-np", "3"], {"size": 3}),
     "as many as there is room": (["--hosts", "one:2,two:1"], {"size": 3, "fewest": 3, "restarts_at_most": 0}),
     "a host to spare": (["--hosts", "one:2,two:2", "-n", "2", "--max-restarts", "3", "--min-workers", "1"],
                         {"size": 2, "fewest": 1, "restarts_at_most": 3}),

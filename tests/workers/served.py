@@ -355,6 +355,26 @@ def server(strategy: Any, c: Any) -> None:
     assert "RD33" in refused(gone.assign, 1.0) and c.schedule(lambda: 5).fetch() == 5
 
 
+def restored(strategy: Any, c: Any) -> None:
+    """A parameter server is killed after step 7, once; the program restores its last checkpoint as it begins."""
+    with strategy.scope():
+        total, step = refdist.Variable(0), refdist.Variable(0)
+    manager = refdist.train.CheckpointManager(refdist.train.Checkpoint(total=total, step=step), os.environ["FOLDER"], 2)
+    manager.restore_or_initialize()
+    print(f"from step {int(step)}", flush=True)
+    go = Path(os.environ["PIDS"], "go")
+    while int(step) < 20:
+        c.schedule(lambda: (total.assign_add(step), step.assign_add(1)))
+        c.join()
+        if int(step) % 5 == 0:
+            manager.save()
+        if int(step) == 7 and not go.exists():
+            go.touch()
+            while True:
+                step.read_value()
+    assert int(total) == sum(range(20))
+
+
 def workers(strategy: Any, c: Any) -> None:
     """All workers are killed by one function."""
     print("workers was here", flush=True)
@@ -436,7 +456,8 @@ def start(arguments: list[str]) -> tuple[Any, Any]:
             if os.environ["SECOND"] == "raises":
                 raise KeyError("the second start")
             time.sleep(1000)
-    if "server" in arguments and (task["type"], task["index"]) == ("ps", 1):
+    dies = {"server", "restored"} & {*arguments} and not Path(os.environ["PIDS"], "go").exists()
+    if dies and (task["type"], task["index"]) == ("ps", 1):
         threading.Thread(target=killed_when_told, daemon=True).start()
     resolver = refdist.cluster_resolver.SimpleClusterResolver(spec, task_type=task["type"], task_id=task["index"])
     strategy = refdist.ParameterServerStrategy(resolver)
