@@ -1,4 +1,5 @@
-"""`python -m refdist run --workers 4 script.py`: a program of several workers, simulated in this process.
+"""`python -m refdist run --workers 4 script.py`: a program of several workers, simulated in this process.  Without
+`--workers`, a process that TF_CONFIG makes one of several workers is that one.
 
 `python -m refdist launch -n 4 script.py`: in several processes, started by mpiexec; with `--max-restarts 3` again from
 its last checkpoint when it has lost a worker.
@@ -52,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"refdist {refdist.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     run = commands.add_parser("run", help="run a script once per worker, in lock step, in one process")
-    run.add_argument("--workers", type=int, help="how many workers (default 2; 1 with --tensorflow)")
+    run.add_argument("--workers", type=int, help="how many workers (default 2; 1 with --tensorflow; where TF_CONFIG "
+                     "has several, this process is the one that it says)")
     run.add_argument("--replicas-per-worker", type=int,
                      help="simulated GPUs of each (default those of REFDIST_DEVICES)")
     launch = commands.add_parser("launch", help="run a script in several processes, started and watched")
@@ -161,6 +163,13 @@ def main(arguments: list[str] | None = None) -> int:
             install()
         if "budget" in options:
             return _explore(options, script, explorer.replay)
+        if options.workers is None and _is_one_of_several():
+            if options.record:
+                parser.error("TF_CONFIG says that this is one of several processes; write REFDIST_RECORD=FILE before "
+                             "each command, in place of --record")
+            devices = {} if options.replicas_per_worker is None else {"gpu": options.replicas_per_worker}
+            with refdist.config.temporary_devices(**devices) if devices else nullcontext():
+                return program()
         with refdist.insight.record_to(options.record) if options.record else nullcontext():
             workers = options.workers
             if workers is None:
@@ -168,6 +177,15 @@ def main(arguments: list[str] | None = None) -> int:
             return max(refdist.simulate_workers(program, workers, options.replicas_per_worker))
     finally:
         sys.argv, sys.path[:] = before
+
+
+def _is_one_of_several() -> bool:
+    # Whether TF_CONFIG, of the user or of a launcher, makes this process a task of a cluster.
+    try:
+        cluster = refdist.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+    except ValueError:
+        return True  # the program says what is wrong with it
+    return sum(map(cluster.num_tasks, cluster.jobs)) > 1
 
 
 def _show(recording: Path) -> int:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 from limits import HANG
 from namespaces import OFI, Namespaces
 from test_faults import is_openmpi, left_of
+from test_workers import mpiexec
 
 import refdist
 from refdist.backends.mpi import gather, pmi, supervisor
@@ -258,10 +259,10 @@ print(config["task"]["type"], config["task"]["index"], total, strategy.num_repli
 
 
 def shell(script: Path, cluster: dict[str, list[str]], job: str, index: int, *words: str,
-          before: list[str] | None = None, **environment: str) -> Any:
+          before: Sequence[str] = (), command: Sequence[str] = (), **environment: str) -> Any:
     config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
     env = {**os.environ, "PYTHONPATH": str(ROOT), "REFDIST_TIMEOUT": "60", "TF_CONFIG": config, **environment}
-    return subprocess.Popen([*(before or []), sys.executable, str(script), *words], env=env, stdout=subprocess.PIPE,
+    return subprocess.Popen([*before, sys.executable, *command, str(script), *words], env=env, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 
 
@@ -274,18 +275,45 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(is_openmpi(), reason="its processes cannot be started so")
-@pytest.mark.parametrize("cluster", [{"worker": 2}, {"chief": 1, "worker": 2}])
-def test_n_shells_are_one_job(cluster: dict[str, int], script: Path) -> None:
+@pytest.mark.parametrize(("cluster", "command"), [
+    ({"worker": 2}, ()), ({"chief": 1, "worker": 2}, ()), ({"worker": 2}, ("-m", "refdist", "run"))])
+def test_n_shells_are_one_job(cluster: dict[str, int], command: Sequence[str], script: Path) -> None:
     run = uuid.uuid4().hex
     ports = itertools.count(20000 + int(run[:4], 16) % 30000)
     addresses = {job: [f"localhost:{next(ports)}" for _ in range(count)] for job, count in cluster.items()}
     jobs = [(job, i) for job, count in cluster.items() for i in range(count)]
     # The first one comes last.
-    shells = [shell(script, addresses, job, i, REFDIST_TEST_RUN=run) for job, i in reversed(jobs)]
+    shells = [shell(script, addresses, job, i, command=command, REFDIST_TEST_RUN=run) for job, i in reversed(jobs)]
     printed = [process.communicate(timeout=HANG) for process in shells]
     assert [process.returncode for process in shells] == [0] * len(jobs), printed
     assert printed == [(f"{job} {i} {len(jobs):.1f} {len(jobs)}\n", "") for job, i in reversed(jobs)]
     assert left_of(run) == []
+
+
+@pytest.mark.parametrize(("words", "environment", "says"), [
+    ((), {"TF_CONFIG": "{"}, r"RD17\] environment variable TF_CONFIG, line 1"),
+    (("--record", "a.jsonl"), {}, r"TF_CONFIG says that this is one of several processes; write REFDIST_RECORD=FILE"),
+])
+def test_run_reads_tf_config(words: Sequence[str], environment: dict[str, str], says: str, script: Path) -> None:
+    cluster = {"worker": ["localhost:1", "localhost:2"]}
+    process = shell(script, cluster, "worker", 1, command=("-m", "refdist", "run", *words), **environment)
+    out, err = process.communicate(timeout=HANG)
+    assert (process.returncode in (1, 2), out) == (True, ""), err
+    assert re.search(says, err), err
+
+
+def test_a_number_of_workers_is_simulated_whatever_tf_config_has(script: Path) -> None:
+    process = shell(script, {"worker": ["localhost:1", "localhost:2"]}, "worker", 1,
+                    command=("-m", "refdist", "run", "--workers", "3"))
+    out, err = process.communicate(timeout=HANG)
+    assert (process.returncode, out, err) == (0, "".join(f"worker {i} 3.0 3\n" for i in range(3)), "")
+
+
+@pytest.mark.slow
+def test_run_under_mpiexec_is_one_job(script: Path) -> None:
+    done = mpiexec(2, "-m", "refdist", "run", str(script))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == ["worker 0 2.0 2", "worker 1 2.0 2"]
 
 
 @pytest.mark.slow
