@@ -211,9 +211,9 @@ CATALOGUE: dict[str, Code] = {
         "Create the variable with `aggregation=VariableAggregation.SUM` or MEAN; with ONLY_FIRST_REPLICA if the value "
         "is the same on all replicas, as after `all_reduce`, because SUM would multiply it by their number."),
     "RD14": Code(
-        "a SUM variable that is synchronized on read was incremented outside a replica", InvalidValueError,
-        "Its value is the sum of one part per replica; outside a replica it is not defined to which part an increment "
-        "belongs.",
+        "an ON_READ variable with the aggregation SUM was incremented outside a replica", InvalidValueError,
+        "Its value is the sum of one part per replica; outside a replica it is not defined which part an increment "
+        "belongs to.",
         "Update it inside `strategy.run`, or assign the whole value."),
     "RD15": Code(
         "the elements have no batch dimension", InvalidValueError,
@@ -225,7 +225,8 @@ CATALOGUE: dict[str, Code] = {
         "Return an array from each replica, or multiply by `num_replicas_in_sync` yourself."),
     "RD17": Code(
         "the description of the cluster is wrong", InvalidValueError,
-        "Every task finds the same cluster in its environment, and its own type and index; all have the same refdist.",
+        "Every task finds the same cluster in its environment, with its own type and index; all run the same version "
+        "of refdist.",
         "Correct what the message names; TF_CONFIG is JSON with \"cluster\" and \"task\"."),
     "RD18": Code(
         "the rows cannot be divided among workers and replicas", InvalidArgumentError,
@@ -245,7 +246,7 @@ CATALOGUE: dict[str, Code] = {
         "Use the same nesting of lists, tuples and dicts, with the same keys, on every replica."),
     "RD22": Code(
         "a collective call after the run was stopped", InvalidContextError,
-        "After one replica failed, the others are unwound and can make no further collective calls.",
+        "After a replica has failed, the others are ended by an exception and can make no further collective calls.",
         "Do not catch BaseException around collective calls."),
     "RD23": Code(
         "the dtype cannot be reduced", InvalidTypeError,
@@ -298,13 +299,13 @@ CATALOGUE: dict[str, Code] = {
     "RD34": Code(
         "an argument has a value that cannot be used", InvalidValueError,
         "Arguments have the values that the documentation allows, and fit together. Where TensorFlow raises ValueError "
-        "for an object of another type, that is a value, too.",
+        "for an object of the wrong type, that error has this code, too.",
         "Pass what the message names."),
     "RD35": Code(
         "TensorFlow 2.21 computes another number", DifferenceWarning,
-        "What Keras's documents say of a gradient, a batch or a mean holds for the global batch, on any number of "
-        "replicas; where Keras on TensorFlow computes it for each replica, or each part of a gradient, alone, a "
-        "warning says what comes out there.",
+        "A gradient, a batch or a mean in Keras's documents is that of the global batch, on any number of replicas. "
+        "Keras on TensorFlow computes some of them for each replica alone, or for each part of a gradient; the warning "
+        "says what TensorFlow's result is.",
         "Nothing is wrong here: the number of replicas does not change the result."),
     "RD36": Code(
         "all replicas draw the same random numbers", DifferenceWarning,
@@ -313,19 +314,18 @@ CATALOGUE: dict[str, Code] = {
         "Where masks should differ, draw them from a `tf.random.Generator` that is made in the scope: each replica has "
         "a stream of its own."),
     "RD37": Code(
-        "a sum of what is the same on all replicas", ReplicaTypeWarning,
-        "SUM adds a contribution of each replica; what is the same on all of them, because it was reduced before or "
-        "never distributed, is counted once for each.",
+        "a sum of a value that is the same on all replicas", ReplicaTypeWarning,
+        "SUM adds one contribution from each replica; a value that is the same on all of them, because it was reduced "
+        "before or never distributed, is counted once per replica.",
         "Leave the second reduction out, or use MEAN."),
     "RD38": Code(
         "a sum of means", ReplicaTypeWarning,
-        "The sum of the means over the replicas' rows is not the mean over the batch but, on N replicas, N times as "
-        "much.",
+        "On N replicas the sum of the replicas' means is not the mean over the batch, but N times as large.",
         "Sum over the rows, `total, rows = replica.all_reduce(\"SUM\", [x.sum(axis=0), np.float32(len(x))])`, and "
         "divide `total / rows`."),
     "RD39": Code(
         "a mean of sums", ReplicaTypeWarning,
-        "The mean over N replicas of what is to be added is one Nth of its sum.",
+        "On N replicas the mean of the replicas' sums is not their total, but one Nth of it.",
         "Use SUM, and divide by the number of rows of all replicas where a mean is wanted."),
     "RD40": Code(
         "a mean of means over different numbers of rows", ReplicaTypeWarning,
@@ -333,15 +333,16 @@ CATALOGUE: dict[str, Code] = {
         "Sum over the rows, `total, rows = replica.all_reduce(\"SUM\", [x.sum(axis=0), np.float32(len(x))])`, and "
         "divide `total / rows`."),
     "RD41": Code(
-        "a part as if it were the total", ReplicaTypeWarning,
-        "What a replica computes from its rows, or reads of an ON_READ variable, is its part; the total is known after "
-        "a reduction, or outside the replicas.",
+        "a replica's part is used as if it were the total", ReplicaTypeWarning,
+        "What a replica computes from its rows, or reads from an ON_READ variable, is its part; the total is known "
+        "after a reduction, or outside the replicas.",
         "Reduce the value with `all_reduce` first, or read the variable outside `strategy.run`."),
     "RD42": Code(
         "a replica contributes infinity or NaN", DifferenceWarning,
         "Infinity or NaN that one replica contributes to a sum reaches all replicas. The warning comes once for a "
         "line, with the replica and how many rows it had: the mean of no rows is NaN. "
-        "`np.errstate(invalid=\"ignore\")` around the reduction leaves it out, and `over=\"ignore\"` that of infinity.",
+        "`np.errstate(invalid=\"ignore\")` around the reduction silences the warning about NaN, "
+        "`np.errstate(over=\"ignore\")` that about infinity.",
         "Look at what that replica computes from its rows; sum the rows and divide by the size of the global batch."),
     "RD43": Code(
         "a sum of integers does not fit its dtype", DifferenceWarning,
@@ -350,40 +351,40 @@ CATALOGUE: dict[str, Code] = {
         "Sum a wider dtype: `np.asarray(x, np.int64)`."),
     "RD44": Code(
         "a variable is made in every step", DifferenceWarning,
-        "A variable keeps its value from one run to the next only where it is made once. Three runs one after another "
-        "that make one at the same line and keep none are remarked on.",
+        "A variable keeps its value from one run to the next only where it is made once. The warning comes when three "
+        "runs in a row make a variable at the same line and keep none of them.",
         "Make it in `strategy.scope()` before the first step, or keep it where the step finds it again."),
     "RD45": Code(
-        "there is no step", DifferenceWarning,
-        "A distributed dataset without an element trains nothing: no batch is full and the remainder is dropped, a "
-        "filter leaves nothing, a generator has been read before, or the same loop has been at the end of its "
-        "iterator before.",
+        "an epoch without a step", DifferenceWarning,
+        "A loop over a distributed dataset that gives no element trains nothing. Either no batch is full and the "
+        "remainder is dropped, or a filter leaves nothing, or the generator, or the iterator, was read to its end "
+        "before.",
         "Look at what `print(distributed.explain())` says; begin every epoch with the dataset, `for x in dataset`."),
     "RD46": Code(
         "a replica gets no row of a full batch", DifferenceWarning,
         "Every batch is cut into pieces of the same rounded-up size, so that the last replicas may get nothing where "
-        "the number of rows is no multiple of the number of replicas. The mean of nothing is NaN.",
+        "the number of rows is not a multiple of the number of replicas. The mean of no rows is NaN.",
         "Batch by a multiple of `strategy.num_replicas_in_sync`: `dataset.batch(global_batch_size)`."),
     "RD47": Code(
         "a loop without an end", DifferenceWarning,
         "A dataset that repeats without end has no last step. The warning comes after ten epochs of a `for` statement "
         "that has no `break`, in a program that catches no error.",
-        "Leave `repeat()` out, or say how long: `dataset.repeat(epochs)`, `dataset.take(steps)`."),
+        "Leave `repeat()` out, or limit it: `dataset.repeat(epochs)`, `dataset.take(steps)`."),
     "RD48": Code(
         "two calls of one line in different orders", DifferenceWarning,
-        "Replicas meet at a line, whatever a loop calls what they contribute there. Where each goes over the same "
-        "names in an order of its own, as over a set, the sums mix what has different names. Found with "
-        "`REFDIST_CHECKS=watch`.",
-        "Go over the names in one order, `for name in sorted(names)`, or reduce them together, as one dict."),
+        "Replicas that meet at one line of a loop add up what each contributes there, under whatever name. Where each "
+        "goes over the names in an order of its own, as with a set, values of different names are added. Found "
+        "with `REFDIST_CHECKS=watch`.",
+        "Loop over the names in one order, `for name in sorted(names)`, or reduce them together, as one dict."),
     "RD49": Code(
         "a new iterator in every step", DifferenceWarning,
         "An iterator begins at the first element. A line that makes one for each step reads the first batch again and "
         "again. Found with `REFDIST_CHECKS=watch`.",
-        "Go over the dataset, `for x in dataset`, or make the iterator once, before the loop."),
+        "Loop over the dataset, `for x in dataset`, or make the iterator once, before the loop."),
     "RD50": Code(
-        "rows that are seen several times, or never", DifferenceWarning,
-        "The workers' pipelines together read each row once: by AutoShardPolicy, or by `shard` in an input function, "
-        "and not by both.",
+        "rows that are read several times, or never", DifferenceWarning,
+        "The workers' pipelines together read each row once: either the AutoShardPolicy divides the rows, or `shard` "
+        "in an input function does, not both.",
         "Shard the dataset once."),
 }
 

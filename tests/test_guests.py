@@ -190,7 +190,7 @@ def test_a_replica_that_brings_another_kind_of_array_is_told(library: Library) -
         with pytest.raises(refdist.errors.InvalidArgumentError) as caught:
             strategy.run(call)
         text = str(caught.value)
-        assert text.startswith(f"[RD05] {name}") and "Bring arrays of one library" in text
+        assert text.startswith(f"[RD05] {name}") and "Use arrays of one library" in text
         assert f"replica 0 with library NumPy; replica 1 with library {library.name}" in text
     values = strategy.run(contribution)
     for across in (lambda: strategy.reduce("SUM", values, axis=None), lambda: strategy.gather(values, axis=0)):

@@ -15,15 +15,15 @@ an array or knows a class of variables.
 
 Three things keep tables and code from drifting apart:
 
-* There is no second place.  Code that has found its row and column does what the cell says, and asks nothing else; it
-  has a `match` with a case for every cell, which mypy checks.
-* A table in which something is misspelt or missing does not import.
+* Each rule is in one place.  Code that has found its row and column does what the cell says, and asks nothing else.
+  Where there are more than two kinds of cells it has a `match` with a case for each, which mypy checks.
+* A table with a misspelt word or a missing row does not import.
 * A test changes every cell, one at a time, and something that a program sees must change (`tests/cells.py`).
 
 The advice in messages (what to write instead) is kept in three places: in `errors.CATALOGUE` if it holds for every
 error of a code; in `advice.py` if it is for one call, or one read or write of a variable, that a table refuses; and
 beside the `raise` if it needs the values found.
 
-Tried: the conditions as `if` statements beside the work, with tables for the largest of them.  Seventy-two cells of
-those tables then decided nothing, and three of them were wrong.
+Tried before: `if` statements beside the work, and tables for the largest groups of conditions only.  Seventy-two cells
+of those tables then decided nothing, and three of them were wrong.
 """

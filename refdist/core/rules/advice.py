@@ -15,14 +15,14 @@ INSTEAD = {
     Call.REPLICATE_TO_LOGICAL_DEVICES: _IN_A_REPLICA,
     Call.GATHER: "In a replica use `get_replica_context().all_gather(value, axis)`.",
     Call.REDUCE: "In a replica use `get_replica_context().all_reduce(reduce_op, value)`.",
-    Call.RUN: "Call the function itself, here, or leave the replicas first, by "
-                    "`get_replica_context().merge_call(...)`, or the update, by ending its function.",
+    Call.RUN: "Call the function itself here; or leave the replicas first, with "
+              "`get_replica_context().merge_call(...)`, or the update, by returning from its function.",
     Call.GET_NEXT: "Take the element outside and pass it on: `strategy.run(fn, args=(element,))`.",
     Call.SCOPE: "Enter the scope outside `strategy.run` and `strategy.extended.update`.",
-    Call.CALL_FOR_EACH_REPLICA: "Call the function itself, here.",
+    Call.CALL_FOR_EACH_REPLICA: "Call the function itself here.",
     Call.REDUCE_TO: "In a replica use `get_replica_context().all_reduce(reduce_op, value)`, or make this call in "
                           "`get_replica_context().merge_call(...)`.",
-    Call.UPDATE: "Finish this update first; its function writes to the copy that it is given, by `assign`.",
+    Call.UPDATE: "Finish this update first; its function writes to the copy that it is given, with `assign`.",
     Call.COLOCATE_VARS_WITH: "Enter `with strategy.scope():` first.",
     Call.MERGE_CALL: "Call `get_replica_context()` inside the function given to `strategy.run`.",
 }
@@ -41,10 +41,10 @@ AMONG_WORKERS = {
 }
 
 # For calls to which replicas bring arrays of different libraries.
-ONE_LIBRARY = "Bring arrays of one library everywhere, for example by `np.asarray(x)`."
+ONE_LIBRARY = "Use arrays of one library everywhere, for example `np.asarray(x)`."
 
 # For all_gather on TPUs, whose replicas gather arrays of one shape.
-ONE_SHAPE = ("On a TPU replicas gather arrays of one shape: pad or slice them to it; or return them from `run`, and "
+ONE_SHAPE = ("On a TPU replicas gather arrays of one shape: pad or slice them to it; or return them from `run` and "
              "gather them with `strategy.gather`.")
 
 # For reads and writes of a variable: by the code, and the class of the operation or the kind of context.

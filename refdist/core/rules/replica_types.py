@@ -1,7 +1,7 @@
 """What a value is to the other replicas, and what becomes of that: the rules of the check `types`.
 
-A value is what it is because of where it came from, and never because of its bytes.  What a table does not know is
-unknown, and what is unknown is never warned of.
+The type of a value follows from the operations that it came from, never from its bytes.  What the tables do not list is
+`unknown`, and of unknown values nothing is warned.
 """
 
 from __future__ import annotations

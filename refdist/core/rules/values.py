@@ -60,7 +60,7 @@ REDUCE: Table[Reduced, ReduceOp | Across, Contributed | Refusal] = Table(
     "worker.  Variables with one copy are not distributed.  Columns: SUM and MEAN across replicas (`Strategy.reduce` "
     "with `axis=None`, `reduce_to`, `batch_reduce_to`), both along an axis too, and `Strategy.gather`.  A value "
     "that is not distributed is the replica's own where a worker has one; where it has several, they share it, and a "
-    "sum would count it as often as there are replicas; gathered is what each worker has.  Source: "
+    "sum would count it as often as there are replicas; a gather takes what each worker has.  Source: "
     "tf.distribute.Strategy.reduce; observed, TensorFlow 2.21.",
     {Contributed.EACH: "every replica contributes its component, or the value where there are no components",
      Contributed.AGREED: "the value, which must have the same bits on all workers",
