@@ -131,9 +131,9 @@ def catalogue() -> str:
     parts = ["""# Errors
 
 Printed from `refdist/errors.py` by `make docs`. Every error is a `refdist.errors.RefdistError` with its code in the
-attribute `code`, and most are one of Python's own exceptions as well; the warnings are
-of [Checks](checks.md). The class named is that of most messages; some
-are of the class that fits them better: a value that is wrong is a `ValueError` where a wrong type is a `TypeError`.
+attribute `code`, and most are one of Python's own exceptions as well. From RD35 on they are warnings, which
+[Keras under a strategy](keras.md) and [Checks](checks.md) explain. The class named is that of most messages; where
+another class fits a message better, it has that one: under a code for a wrong type, a wrong value is a `ValueError`.
 """]
     for code, row in errors.CATALOGUE.items():
         kind = next(base.__name__ for base in row.error.__mro__ if base.__module__ == "builtins")
@@ -162,15 +162,16 @@ def capabilities_page() -> str:
 
 Printed from the code of the [suite](testing-your-implementation.md) by `make docs`.
 
-An implementation says what it has or lacks; a case that needs a capability that is lacking is skipped. What a case
-needs is read off its program. Everything else an implementation has to have to be tested at all: constants, contexts,
-`run`, and scopes.
+An implementation says which capabilities it has or lacks; a case that needs a missing one is skipped. What a case needs
+is derived from its program. Every implementation must have what is not in this table: constants, contexts, `run`, and
+scopes.
 
 {have}
 ## Profiles
 
-A profile is what implementations of one kind have. One that names its profile is asked the cases that need no more, and
-its table has no others; `lacks` takes capabilities from a profile, and `has` adds some.
+A profile is a set of capabilities that a typical implementation has. An implementation that names its profile is asked
+only the cases that need no others, and its table has only these; `lacks` removes capabilities from a profile, and `has`
+adds some.
 
 {profiles}
 ## Strategies
@@ -328,14 +329,14 @@ def promises_page() -> str:
     return f"""# Promises
 
 Printed from the rows in `conformance/promises/` by `make docs`. Each sentence of the pages of tf.distribute in
-TensorFlow 2.21, and of web pages of older versions (`web:`), has a row that says in other words what it promises, and
-which clauses of the [specification](specification.md) decide whether an implementation keeps it, or why none does. A
-link leads to the rows of a page. Sentences of a page in the same words are one, and so are those that a web page shares
-with the docstrings.
+TensorFlow 2.21, and of web pages of older versions (`web:`), has a row. It says in other words what the sentence
+promises, and which clauses of the [specification](specification.md) test that, or why none does. A link leads to the
+rows of a page. Equal sentences of a page are counted once, and so are sentences that a web page shares with the
+docstrings.
 
-A sentence of a docstring is found by its first words, three or more, and one of a web page if it is given whole. Other
-words are looked for in what rows and clauses say. What is printed: what the sentence promises, the clauses that decide
-it, where TensorFlow 2.21 differs, and how each clause is run alone on your implementation.
+The command below finds a sentence of a docstring by its first words, three or more, and a sentence of a web page by all
+of its words. Other words are searched for in rows and clauses. It prints what the sentence promises, the clauses that
+test it, where TensorFlow 2.21 differs, and how each clause is run alone on your implementation.
 
     python -m refdist.conformance promises --find "Reduce value across replicas" --adapter "testee:./mine"
 
@@ -357,20 +358,20 @@ def events_page() -> str:
     return f"""# Events
 
 Printed from `refdist/insight/events.py` by `make docs`. [Recording](recording.md) says how to get them. In a file, an
-event is a line of JSON with all its fields; what is not a number in JSON is text there: "NaN", "Infinity", "-Infinity".
+event is a line of JSON with all its fields; floats that JSON does not have are text: "NaN", "Infinity", "-Infinity".
 The first line of a part is `{{"format": "refdist recording", "version": {events.VERSION}, "rank": ..., "size": ...}}`,
-source files are lines `{{"file": ..., "text": ...}}`, and a part that was not cut off ends with `{{"complete": true}}`.
+source files are lines `{{"file": ..., "text": ...}}`, and a complete part ends with `{{"complete": true}}`.
 The last field of each line is `crc`: the CRC-32 of all bytes of the line before the comma in front of it, as zlib
-computes it, in eight hexadecimal digits. `refdist.insight.load` refuses a line that does not fit it (RD30).
+computes it, in eight hexadecimal digits. `refdist.insight.load` refuses a line whose checksum does not match (RD30).
 
 {common}
 {kinds}
 ## Summaries of arrays
 
 {summary}
-While a program runs, a file gets what a summary is made of: `[dtype, shape, items]` for a small array, and
-`[dtype, shape, first items, norm, min, max]` for a large one without NaN, with the items in hexadecimal digits as they
-lie in memory. `refdist.insight.load` makes the summary, and `Recording.save` writes it.
+While a program runs, its file gets the data from which summaries are made: `[dtype, shape, items]` for a small array,
+and `[dtype, shape, first items, norm, min, max]` for a large one without NaN, with the bytes of the items in
+hexadecimal digits. `refdist.insight.load` makes the summary, and `Recording.save` writes it.
 """
 
 
@@ -385,7 +386,7 @@ def trainers_page() -> str:
         replicas = sorted({job["replicas"] for job in clause.jobs})
         jobs = f"{len(clause.jobs)} job{'s' * (len(clause.jobs) > 1)} on {', '.join(map(str, replicas))} " \
                f"replica{'s' * (replicas != [1])}"
-        hang = " Whoever is silent for too long is wrong here." if clause.hang else ""
+        hang = " A trainer that does not answer in time is wrong here." if clause.hang else ""
         parts.append(f"## {clause.name}\n\n" + fill(f"**{clause.rule}** {clause.level}; {jobs}.", 120) + "\n\n"
                      + fill(f"*The mistake:* {clause.mistake}{hang}", 120) + "\n\n"
                      + quoted("Promised", clause.sources) + quoted("Said otherwise", clause.caveats))
@@ -393,8 +394,8 @@ def trainers_page() -> str:
 
 Printed from `conformance/trainers/clauses.py` by `make docs`. [Testing a trainer](testing-a-trainer.md) says how a
 program is tested with these clauses. *MUST* is promised by one of the pages named; *SHOULD* is not, or not for several
-replicas, and is what a reasonable person expects. Promises are in other words than the pages'. A page that says
-otherwise is what a trainer can declare: its verdict is then *documented*, and not *WRONG*.
+replicas, but is what users would expect. The promises are paraphrased. Where a page says otherwise, a trainer can
+declare that page: its verdict is then *documented*, and not *WRONG*.
 
 {chr(10).join(parts)}"""
 
