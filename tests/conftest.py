@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,12 @@ settings.load_profile("test")
 def pytest_report_header() -> str:
     reason = why_no_gpu()
     return f"GPU tests: on a stand-in for CuPy; no GPU code runs ({reason})" if reason else "GPU tests: on a GPU too"
+
+
+def pytest_collection_finish() -> None:
+    """Leaves thousands of tests out of each collection of garbage, above all in the forks that some tests make."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=[1, 2, 3], ids=lambda n: f"{n} GPU{'s' * (n > 1)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import os
 import platform
@@ -158,6 +159,7 @@ def suite(tmp_path: Path):
 
 def _become(arguments: list[str], folder: Path, printed: int) -> NoReturn:
     status = 99
+    gc.freeze()  # pytest collects garbage as it ends, which takes seconds where all tests have been read
     # What was started in the background may have inherited that it ignores SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
