@@ -486,6 +486,21 @@ def test_a_lost_update_of_many_functions_is_found_within_a_small_budget() -> Non
     assert "with a LOST UPDATE of v0" in str(report) and "the budget was used up" in str(report)
 
 
+def test_a_fault_of_many_functions_has_one_switch_and_leaves_time_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    monkeypatch.setattr(explorer, "time", SimpleNamespace(monotonic=lambda: len(runs)))
+    plain = program(increment, 4, 30)
+
+    def counted() -> object:
+        runs.append(None)
+        return plain()
+
+    report = refdist.explore(counted, budget=120)
+    [finding] = report.findings
+    assert finding.title == "LOST UPDATE" and finding.switches == 1
+    assert report.classes > 10  # the orders of whole functions have not taken all the time
+
+
 def test_of_too_many_schedules_some_are_drawn_and_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     def report_of(budget: int) -> refdist.insight.report.Report:
         ticks = itertools.count()

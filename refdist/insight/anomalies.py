@@ -161,13 +161,17 @@ def _classified(steps: Sequence[Step], pieces: Sequence[_Piece]) -> Anomaly | No
     """
     conflicts = [(i, j) for j in range(len(steps)) for i in range(j)
                  if pieces[i] != pieces[j] and not commute(steps[i].touch, steps[j].touch)]
-    circles = []
+    between: dict[tuple[_Piece, _Piece], list[tuple[int, int]]] = {}
+    for i, j in conflicts:
+        between.setdefault((pieces[i], pieces[j]), []).append((i, j))
+    simplest: tuple[int, Anomaly | None] = (len(_KINDS), None)
     for a, b in conflicts:
-        for c, d in conflicts:
-            if pieces[a] == pieces[d] and pieces[b] == pieces[c] and a < d:
+        for c, d in between.get((pieces[b], pieces[a]), ()):
+            if a < d:
                 kind = _kind(*(steps[i].touch for i in (a, b, c, d)))  # type: ignore[arg-type]
-                circles.append((_KINDS.index(kind), Anomaly(kind, tuple(sorted({a, b, c, d})))))
-    return min(circles, default=(0, None), key=lambda pair: pair[0])[1]
+                if _KINDS.index(kind) < simplest[0]:
+                    simplest = _KINDS.index(kind), Anomaly(kind, tuple(sorted({a, b, c, d})))
+    return simplest[1]
 
 
 _KINDS = (LOST_UPDATE, TORN_READ, TORN_WRITE, STALE_READ, OTHER)  # the simplest first

@@ -41,6 +41,7 @@ Check = Callable[[Any], object]
 
 SHORTENING = 1000  # the most runs spent on looking for a shorter schedule
 ORDERS = 1000  # the most orders of whole functions that are tried
+ORDERING = 4  # the part of the budget that they may take is 1 in so many
 PREDICTIONS = 10  # the most runs that confirm predicted schedules
 UNITS = {"s": 1, "min": 60}  # of a budget, in seconds
 NO_OPTION = "there is no such option"
@@ -525,6 +526,7 @@ class _Explorer:
     def _serially(self) -> Iterator[Outcome]:
         """Yields the outcomes of serial runs, one order of the functions after the other."""
         prefix: list[int] = []
+        spent = 0.0
         for self._tried in range(1, ORDERS + 1):
             taken: list[int] = []
             counts: list[int] = []
@@ -542,7 +544,9 @@ class _Explorer:
                 counts.append(len(could))
                 return could[taken[-1]]
 
+            begun = time.monotonic()
             trial = self.attempt(decide)
+            spent += time.monotonic() - begun
             if trial.came is not None:
                 yield trial.came
             while taken and taken[-1] + 1 >= counts[len(taken) - 1]:
@@ -550,7 +554,7 @@ class _Explorer:
             if not taken:
                 self._all_orders = True
                 return
-            if time.monotonic() >= self._end:
+            if spent >= self._budget / ORDERING or time.monotonic() >= self._end:
                 return
             prefix = [*taken[:-1], taken[-1] + 1]
 
@@ -565,9 +569,9 @@ class _Explorer:
 
     def _shortened(self, quiet: _Trial, trial: _Trial, wanted: tuple[str, object]) -> tuple[list[int], bool]:
         """Choices with as few switches as were found, and whether there are none with fewer."""
-        best = _trimmed(trial.run.taken)
+        best = self._undone(_trimmed(trial.run.taken), wanted)
         if any(step.lost or step.killed or step.told for step in trial.steps) or _gone(trial):
-            return self._undone(best, wanted), False
+            return best, False
         level = [quiet]
         left = SHORTENING
         for switches in range(_switches(best)):
@@ -588,19 +592,23 @@ class _Explorer:
                             return _trimmed(following[-1].run.taken), left > 0
             level = following
             if not left:
-                return self._undone(best, wanted), False
+                return best, False
         return best, True
 
     def _undone(self, choices: list[int], wanted: tuple[str, object]) -> list[int]:
-        """Removes from choices the switches that are not needed for the same fault."""
-        at = 0
-        while at < len(choices) and time.monotonic() < self._end:
-            if choices[at]:
-                trial = self.attempt(_following([*choices[:at], 0, *choices[at + 1:]]))
-                fewer = _trimmed(trial.run.taken)
-                if _switches(fewer) < _switches(choices) and self._has(trial, wanted):
-                    choices, at = fewer, -1
-            at += 1
+        """Removes from choices the switches that are not needed for the same fault, half of them at once at first."""
+        size = max(len(choices) // 2, 1)
+        while size:
+            at = 0
+            while at < len(choices) and time.monotonic() < self._end:
+                if any(choices[at:at + size]):
+                    quiet = [0] * len(choices[at:at + size])
+                    trial = self.attempt(_following([*choices[:at], *quiet, *choices[at + size:]]))
+                    fewer = _trimmed(trial.run.taken)
+                    if _switches(fewer) < _switches(choices) and self._has(trial, wanted):
+                        choices, at = fewer, -size
+                at += size
+            size //= 2
         return choices
 
     def _has(self, trial: _Trial, wanted: tuple[str, object]) -> bool:
