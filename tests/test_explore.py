@@ -786,6 +786,15 @@ def test_choices_that_are_no_numbers_from_0_are_named_before_anything_runs(choic
         explorer.replay(pytest.fail, choices)
 
 
+def test_choices_that_do_not_fit_while_a_fault_is_shortened_are_no_reason() -> None:
+    def train(v: Any, k: int) -> None:
+        v[0].assign_sub(0.1 * v[0])
+        v[1].assign_add(1.0)
+
+    report = refdist.explore(program(train, values=(1.0, 0.0)), faults=LOSSES, max_staleness=1)
+    assert [finding.title for finding in report.findings] == ["TOO STALE"] and report.reasons == []
+
+
 def test_a_check_that_fails_on_a_result_is_a_fault_of_its_schedule() -> None:
     def check(result: Any) -> object:
         return {2.0: True}[result[0]]

@@ -255,7 +255,8 @@ class _Explorer:
                           "no PreemptionCheckpointHandler asked whether the program is to end"] = None
         returns = quiet.came is not None and quiet.came.value is not None
         if all(step.process == PROGRAM for step in quiet.run.steps) and not (saves and returns):
-            self._reasons["no function of a coordinator ran, or not in this process"] = None
+            self._reasons["nothing is compared: no function of a coordinator ran, and the program returned nothing"
+                          if saves else "no function of a coordinator ran, or not in this process"] = None
         if quiet.came is not None and anomaly(quiet.run.steps) is None:
             self._serial.append(quiet.came)
         for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
@@ -433,7 +434,7 @@ class _Explorer:
             raise errors.error("RD34", "explore", f"the program would change {files.overwritten}, which was there "
                                "before", "Save to a folder without checkpoints; what a run saves there is removed "
                                "after it.")
-        if trial.run.cut not in ("", ASLEEP, DIFFERS):
+        if trial.run.cut not in ("", ASLEEP, DIFFERS) and not trial.run.cut.startswith(NO_OPTION):
             self._reasons[f"a run was cut: {trial.run.cut}"] = None
         return trial
 
