@@ -368,3 +368,12 @@ def test_numbers_lie_on_the_replica_s_gpu(two: Any) -> None:
     assert words(generator).tolist() == [2763054278]
     losses = strategy.run(lambda: refdist.nn.compute_average_loss(generator.uniform([4]), sample_weight=2.0)).values
     assert all(isinstance(loss, two.ndarray) for loss in losses) and [loss.device.id for loss in losses] == [0, 1]
+
+
+def test_a_part_of_a_long_stream_is_what_it_is_alone() -> None:
+    # Long streams are computed in parts.
+    key, counter = 5, 2**64 - 100
+    for every in (1, 3):
+        long = philox.blocks(key, counter, 40_000, every)
+        for start in (0, 98, 102, 16_383, 16_384, 39_999):
+            assert long[start].tolist() == philox.blocks(key, counter + start * every, 1)[0].tolist()

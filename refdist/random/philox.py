@@ -23,6 +23,9 @@ _ROUNDS = 10
 # Counters reserved for each number; a distribution that rejects values needs several.
 RESERVED = 256
 
+# Blocks that are computed together: what the rounds hold fits into the caches of a core.
+_AT_ONCE = 16384
+
 # Random bits fill the mantissa of a float in [1, 2): unsigned dtype, bits of the mantissa, biased exponent of 1.0.
 _FLOATS = {np.dtype(np.float16): (np.uint16, 10, 15), np.dtype(np.float32): (np.uint32, 23, 127),
            np.dtype(np.float64): (np.uint64, 52, 1023)}
@@ -40,7 +43,15 @@ def blocks(key: int, counter: int, count: int, every: int = 1) -> Any:
     Returns:
         uint32, shape [count, 4].
     """
-    steps = np.arange(count, dtype=_U64) * _U64(every)
+    words = np.empty((count, 4), np.uint32)
+    for start in range(0, count, _AT_ONCE):
+        part = words[start:start + _AT_ONCE]
+        _fill(part, key, counter + start * every, every)
+    return words
+
+
+def _fill(blocks: NDArray[np.uint32], key: int, counter: int, every: int) -> None:
+    steps = np.arange(len(blocks), dtype=_U64) * _U64(every)
     low = _U64(counter & 2**64 - 1) + steps
     high = _U64(counter >> 64 & 2**64 - 1) + (low < steps)
     words = [low & _LOW, low >> _WORD, high & _LOW, high >> _WORD]
@@ -49,7 +60,8 @@ def blocks(key: int, counter: int, count: int, every: int = 1) -> Any:
         left, right = words[0] * _MULTIPLIERS[0], words[2] * _MULTIPLIERS[1]
         words = [right >> _WORD ^ words[1] ^ first, right & _LOW, left >> _WORD ^ words[3] ^ second, left & _LOW]
         first, second = first + _GROWTH[0] & _LOW, second + _GROWTH[1] & _LOW
-    return np.stack(words, axis=1).astype(np.uint32)
+    for column, word in enumerate(words):
+        blocks[:, column] = word
 
 
 def bits(key: int, counter: int, count: int, size: int) -> Any:
@@ -114,8 +126,12 @@ def _wide(dtype: np.dtype[np.generic]) -> np.dtype[Any]:
 
 def _floats(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Any:
     unsigned, mantissa, exponent = _FLOATS[dtype]
-    below = words.astype(unsigned) & unsigned((1 << mantissa) - 1)
-    return (below | unsigned(exponent << mantissa)).view(dtype) - dtype.type(1)
+    filled = words.astype(unsigned)
+    filled &= unsigned((1 << mantissa) - 1)
+    filled |= unsigned(exponent << mantissa)
+    numbers = filled.view(dtype)
+    numbers -= dtype.type(1)
+    return numbers
 
 
 def _box_muller(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Any:

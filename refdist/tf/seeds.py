@@ -99,8 +99,10 @@ def dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -
     shape = tuple(inputs.shape) if noise_shape is None else tuple(
         length if kept is None else kept for kept, length in zip(noise_shape, inputs.shape, strict=True))
     dtype = _keras().backend.standardize_dtype(inputs.dtype)
-    uniform_numbers = stateless.uniform(shape, _seed(seed), 0, 1, dtype)
-    return _keras().ops.where(uniform_numbers >= rate, inputs * tensor(1 / (1 - rate), dtype), tensor(0, dtype))
+    import torch
+
+    kept = stateless.fractions(shape, _seed(seed), dtype) >= rate
+    return torch.where(kept, inputs * tensor(1 / (1 - rate), dtype), 0)
 
 
 def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:

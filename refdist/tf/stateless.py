@@ -48,6 +48,11 @@ def _drawn(draw: Callable[..., Any], shape: Any, seed: Any, dtype: str, attempte
     return draw(*place, count, np.dtype("float32" if dtype == "bfloat16" else dtype)).reshape(shape)
 
 
+def fractions(shape: Sequence[int], seed: Any, dtype: str) -> Any:
+    """Numbers from 0, and below 1."""
+    return tensor(_drawn(philox.uniform, shape, seed, dtype, "tf.random.stateless_uniform"), dtype)
+
+
 def normal(shape: Sequence[int], seed: Any, mean: Any, stddev: Any, dtype: str) -> Any:
     """Numbers of a normal distribution."""
     drawn = _drawn(philox.normal, shape, seed, dtype, "tf.random.stateless_normal")
