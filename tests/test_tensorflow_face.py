@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import importlib.util
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -168,6 +169,85 @@ def test_values_of_replicas_are_printed_as_tensors(tf: Any) -> None:
 }"""
     assert repr(tf.data.Dataset.range(2).batch(2)) == \
         "<Dataset element_spec=TensorSpec(shape=(None,), dtype=tf.int64, name=None)>"
+
+
+@needs_keras
+def test_a_replica_s_number_is_a_tensor_and_its_device_that_of_its_tensors(tf: Any) -> None:
+    strategy = tf.distribute.MirroredStrategy(["GPU:0", "GPU:1"])
+    seen = strategy.run(lambda: (str(tf.distribute.get_replica_context().replica_id_in_sync_group),
+                                 tf.constant(1.0).device[-5:]))
+    assert [part.values for part in seen] == [
+        ("tf.Tensor(0, shape=(), dtype=int32)", "tf.Tensor(1, shape=(), dtype=int32)"), ("GPU:0", "GPU:1")]
+    data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(4).batch(2))
+    assert str(data.element_spec) == repr(data.element_spec) == (
+        "PerReplicaSpec(TensorSpec(shape=(None,), dtype=tf.int64, name=None), "
+        "TensorSpec(shape=(None,), dtype=tf.int64, name=None))")
+
+
+@needs_keras
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda tf: tf.image.central_crop(1.0, 0.5), r"RD34.*\(\)"),
+    (lambda tf: tf.image.resize(tf.ones([2, 2, 1]), [2]), r"RD34.*size is \(2,\)"),
+    (lambda tf: tf.image.random_crop(tf.ones([2, 2, 1]), [1, 1]), r"RD34.*size is \(1, 1\)"),
+    (lambda tf: tf.random.categorical(tf.ones([3]), 2), r"RD34.*expand_dims"),
+    (lambda tf: tf.random.stateless_categorical(tf.ones([3]), 2, [1, 2]), r"RD34.*expand_dims"),
+    (lambda tf: tf.add(tf.constant("a"), 1.0), "RD25.*Pass text"), (lambda tf: tf.exp("a"), "RD25.*tf.strings"),
+    (lambda tf: tf.strings.lower(1), "RD25.*tf.string"), (lambda tf: tf.strings.split(["a b", "c"]), "RD20.*padded"),
+    (lambda tf: tf.strings.to_number("x"), "RD34.*'x' is no float32"), (lambda tf: tf.cast("1", tf.int32), "RD05"),
+    (lambda tf: tf.strings.substr("ab", 3, 1), "RD34.*pos is 3"), (lambda tf: tf.strings.format("{}", []), "RD34"),
+    (lambda tf: tf.strings.length("a", "UTF8"), "RD34.*UTF8_CHAR"), (lambda tf: tf.constant(["a", ["b"]]), "RD34"),
+    (lambda tf: tf.lookup.KeyValueTensorInitializer(["a"], [1, 2]), "RD34"),
+    (lambda tf: tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "a"], [1, 2]), 0), "RD34.*'a'"),
+    (lambda tf: tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), 0)[[1]], "RD25"),
+    (lambda tf: tf.lookup.TextFileInitializer("/none", tf.string, -2, tf.int64, -1), "RD30"),
+    (lambda tf: tf.io.read_file("/none"), "RD30"), (lambda tf: tf.io.decode_png("a"), "RD34.*no PNG"),
+    (lambda tf: tf.io.decode_raw(["abc"], tf.int32), "RD34"), (lambda tf: tf.io.decode_csv("a", [0]), "RD34.*'a'"),
+    (lambda tf: tf.io.decode_csv("1,2", [0]), "RD34.*2 columns"), (lambda tf: tf.io.parse_tensor("a", "int32"), "RD34"),
+    (lambda tf: tf.io.parse_single_example(row(tf), {"y": tf.io.FixedLenFeature([2], tf.int64)}), "RD34.*1 value"),
+    (lambda tf: tf.io.parse_single_example(row(tf), {"y": tf.io.FixedLenFeature([], tf.string)}), "RD34.*int64_list"),
+    (lambda tf: tf.io.parse_single_example(row(tf), {"y": None}), "RD20.*FixedLenFeature"),
+    (lambda tf: tf.train.BytesList(value=["a"]), "RD25.*encode"), (lambda tf: tf.train.Int64List(value=[0.5]), "RD25"),
+    (lambda tf: tf.keras.layers.StringLookup(output_mode="tf_idf"), "RD20"),
+    (lambda tf: tf.keras.layers.StringLookup()(["a"]), "RD29.*adapt"),
+    (lambda tf: tf.keras.layers.StringLookup(["a"]), "RD25.*vocabulary="),
+    (lambda tf: tf.keras.layers.StringLookup(vocabulary=["a", "a"]), "RD34"),
+    (lambda tf: tf.keras.layers.Hashing(num_bins=0), "RD34"),
+])
+def test_text_images_and_rows_that_cannot_be_are_errors(tf: Any, call: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(refdist.errors.RefdistError, match=text):
+        call(tf)
+
+
+@needs_keras
+def test_a_model_takes_text(tf: Any) -> None:
+    words = tf.keras.layers.TextVectorization(vocabulary=["good", "bad"], output_sequence_length=2)
+    given = tf.keras.Input(shape=(1,), dtype=tf.string)
+    model = tf.keras.Model(given, words(given))
+    assert model(tf.constant([["bad good"], ["no"]])).numpy().tolist() == [[3, 2], [1, 0]]
+    assert model(tf.constant(["good"])).numpy().tolist() == [[2, 0]] and model.output.dtype == "int64"
+
+
+ASKS_FOR_A_TPU = """
+import tensorflow as tf
+try:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.config.experimental_connect_to_cluster(resolver)
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    strategy = tf.distribute.TPUStrategy(resolver)
+except ValueError:
+    strategy = tf.distribute.get_strategy()
+print(strategy.num_replicas_in_sync)
+"""
+
+
+@needs_keras
+@pytest.mark.parametrize(("devices", "replicas"), [("CPU:1", "1"), ("CPU:1,TPU:8", "8")])
+def test_a_program_finds_the_tpu_that_the_environment_states(tmp_path: Path, devices: str, replicas: str) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(ASKS_FOR_A_TPU)
+    finished = subprocess.run([sys.executable, "-m", "refdist", "run", "--tensorflow", str(path)], text=True,
+                              capture_output=True, env={**os.environ, "REFDIST_DEVICES": devices}, timeout=HANG)
+    assert finished.stdout.splitlines() == [replicas], finished.stderr
 
 
 @needs_keras

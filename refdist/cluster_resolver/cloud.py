@@ -12,10 +12,15 @@ from typing import Any, NamedTuple, Protocol
 from refdist import config, errors
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
-from refdist.runtime import Late
+from refdist.runtime import Field, Late
 
 # Connects to the TPU of a resolver and initializes it; `TPUClusterResolver.connect` calls it.
 initialize: Late[Callable[[TPUClusterResolver], None]] = Late()
+
+
+# TensorFlow's programs ask so whether there is a TPU.
+needs_tpu: Field[bool] = Field("whether a resolver for no TPU by name is an error on a machine without one",
+                               lambda: False, kept=True)
 
 
 class PodLister(Protocol):
@@ -197,7 +202,9 @@ class TPUClusterResolver(ClusterResolver):
         service: an object with `get_tpu(tpu, zone, project)` that returns a list of addresses.
 
     Raises:
-        RD34: `tpu` is not one text.  RD27: it is the name of a Cloud TPU, and no service was passed.
+        RD34: `tpu` is not one text.
+        RD24: a program of TensorFlow names no TPU, and this machine has none.
+        RD27: it is the name of a Cloud TPU, and no service was passed.
 
     Source: tf.distribute.cluster_resolver.TPUClusterResolver.
     """
@@ -211,6 +218,10 @@ class TPUClusterResolver(ClusterResolver):
         if not isinstance(named, str | None):
             raise errors.error("RD34", "TPUClusterResolver", f"tpu is {tpu!r}",
                                "Pass the name or the address of one TPU.")
+        if not named and needs_tpu.value and not config.list_logical_devices("TPU"):
+            raise errors.error("RD24", "TPUClusterResolver", "no TPU is named, and this machine has none",
+                               "Name one in `tpu`, or simulate one: REFDIST_DEVICES=TPU:8 in the environment.",
+                               kind=errors.InvalidValueError)
         self._tpu = "local" if named is None else named
         self._coordinator = coordinator_name, coordinator_address
         self.task_type, self.task_id, self.rpc_layer = job_name, 0, "grpc"

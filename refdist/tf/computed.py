@@ -376,6 +376,8 @@ def resized(images: Any, size: Any, method: Any, keeps_ratio: bool, antialias: b
     if method not in ("bilinear", "nearest", "bicubic"):
         raise errors.error("RD20", "tf.image.resize", f"method is {method!r}",
                            "Pass \"bilinear\", \"nearest\" or \"bicubic\".")
+    if not isinstance(size, (list, tuple)) or len(size) != 2:
+        raise errors.error("RD34", "tf.image.resize", f"size is {size}", "Pass [height, width].")
     height, width = size
     if keeps_ratio:
         factor = min(height / images.shape[-3], width / images.shape[-2])
@@ -386,6 +388,19 @@ def resized(images: Any, size: Any, method: Any, keeps_ratio: bool, antialias: b
         return ops.take(ops.take(images, rows, -3), columns, -2)
     return ops.image.resize(ops.cast(images, "float32"), (height, width), method, antialias=antialias,
                             data_format="channels_last")
+
+
+def logits_of(logits: Any) -> Any:
+    """Logits with a row for each draw.
+
+    Raises:
+        RD34: they have not two dimensions.
+    """
+    if logits.ndim != 2:
+        raise errors.error("RD34", "a categorical distribution", f"the logits have shape {tuple(logits.shape)}",
+                           "Pass [rows, classes]: `tf.expand_dims(logits, 0)` for a single row.",
+                           kind=errors.InvalidArgumentError)
+    return logits
 
 
 def scaled(image: Any, dtype: Any) -> Any:

@@ -14,6 +14,19 @@ from refdist.tf.tensors import keras, tensor
 ops = keras().ops
 
 
+def required(image: Any) -> Any:
+    """What is an image, or a batch of them, as a tensor.
+
+    Raises:
+        RD34: it has fewer than three dimensions.
+    """
+    image = tensor(image)
+    if len(image.shape) < 3:
+        raise errors.error("RD34", "an operation on an image", f"its shape is {tuple(image.shape)}",
+                           "Pass [height, width, channels], or a batch of such.")
+    return image
+
+
 def crop(image: Any, top: int, left: int, height: int, width: int) -> Any:
     """A part of the image.
 
@@ -99,9 +112,55 @@ def random_crop(value: Any, size: Any, seed: Any) -> Any:
     Raises:
         RD34: the value is smaller.
     """
+    if not isinstance(size, (list, tuple)) or len(size) != len(value.shape):
+        raise errors.error("RD34", "tf.image.random_crop", f"the value has shape {tuple(value.shape)}, size is {size}",
+                           "Pass a length for each dimension.")
     spare = [own - wanted for own, wanted in zip(value.shape, size, strict=True)]
     if min(spare) < 0:
         raise errors.error("RD34", "tf.image.random_crop", f"the value has shape {tuple(value.shape)}, size is {size}",
                            "Pass a size that is not larger.", kind=errors.InvalidArgumentError)
     starts = [int(drawn.uniform((), 0, room + 1, "int32", seed)) for room in spare]
     return value[tuple(slice(start, start + wanted) for start, wanted in zip(starts, size, strict=True))]
+
+
+def brightened(image: Any, gamma: Any, gain: Any) -> Any:
+    """The image with each pixel to the power of gamma, times a gain; of integers the largest is 1.0."""
+    return _as_float(image, lambda own: ops.multiply(ops.power(own, gamma), gain))
+
+
+def to_hsv(image: Any) -> Any:
+    """Hue, saturation and value of red, green and blue, all from 0 to 1."""
+    red, green, blue = (image[..., channel] for channel in range(3))
+    largest, smallest = ops.max(image, -1), ops.min(image, -1)
+    spread = ops.subtract(largest, smallest)
+    factor = ops.divide_no_nan(tensor(1 / 6, name_of(image)), spread)
+    hue = ops.where(ops.equal(red, largest), ops.multiply(factor, ops.subtract(green, blue)), ops.where(
+        ops.equal(green, largest), ops.add(ops.multiply(factor, ops.subtract(blue, red)), 2 / 6),
+        ops.add(ops.multiply(factor, ops.subtract(red, green)), 4 / 6)))
+    hue = ops.where(ops.equal(spread, 0), ops.zeros_like(hue), ops.where(ops.less(hue, 0), ops.add(hue, 1), hue))
+    return ops.stack([hue, ops.divide_no_nan(spread, largest), largest], -1)
+
+
+def to_rgb(image: Any) -> Any:
+    """Red, green and blue of hue, saturation and value."""
+    angle, saturation, value = ops.multiply(image[..., 0], 6), image[..., 1], image[..., 2]
+    shares = [ops.subtract(ops.abs(ops.subtract(angle, 3)), 1)] + [
+        ops.subtract(2, ops.abs(ops.subtract(angle, middle))) for middle in (2, 4)]
+    return ops.stack([ops.multiply(ops.add(ops.subtract(1, saturation), ops.multiply(
+        saturation, ops.clip(share, 0, 1))), value) for share in shares], -1)
+
+
+def saturated(image: Any, factor: Any) -> Any:
+    """The image with its saturation multiplied; of integers the largest is 1.0."""
+    def change(own: Any) -> Any:
+        hsv = to_hsv(own)
+        return to_rgb(ops.stack([hsv[..., 0], ops.clip(ops.multiply(hsv[..., 1], factor), 0, 1), hsv[..., 2]], -1))
+    return _as_float(image, change)
+
+
+def turned(image: Any, delta: Any) -> Any:
+    """The image with a number added to its hue, which is 1 all around; of integers the largest is 1.0."""
+    def change(own: Any) -> Any:
+        hsv = to_hsv(own)
+        return to_rgb(ops.stack([ops.mod(ops.add(hsv[..., 0], delta), 1), hsv[..., 1], hsv[..., 2]], -1))
+    return _as_float(image, change)

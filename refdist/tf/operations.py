@@ -255,7 +255,7 @@ random.truncated_normal (shape, mean=0.0, stddev=1.0, dtype="float32", seed=None
     random.truncated_normal(sizes(shape), mean, stddev, D(dtype), seed)
 random.shuffle (value, seed=None) : random.shuffle(T(value), seed)
 random.categorical (logits, num_samples, dtype=None, seed=None) :
-    ops.cast(random.categorical(T(logits), int(num_samples), seed), D(dtype or "int64"))
+    ops.cast(random.categorical(logits_of(T(logits)), int(num_samples), seed), D(dtype or "int64"))
 
 # Random numbers that a seed of two integers decides: TensorFlow's.
 random.stateless_uniform (shape, seed, minval=0, maxval=None, dtype="float32", alg="auto_select") :
@@ -265,38 +265,47 @@ random.stateless_normal (shape, seed, mean=0.0, stddev=1.0, dtype="float32", alg
 random.stateless_truncated_normal (shape, seed, mean=0.0, stddev=1.0, dtype="float32", alg="auto_select") :
     stateless.truncated_normal(sizes(shape), seed, mean, stddev, D(dtype))
 random.stateless_categorical (logits, num_samples, seed, dtype="int64") :
-    stateless.categorical(T(logits), int(num_samples), seed, D(dtype))
+    stateless.categorical(logits_of(T(logits)), int(num_samples), seed, D(dtype))
 random.split random.experimental.stateless_split (seed, num=2, alg="auto_select") : stateless.split(seed, int(num))
 random.fold_in random.experimental.stateless_fold_in (seed, data, alg="auto_select") : stateless.fold_in(seed, data)
 
 # Images, [..., height, width, channels].
 image.resize (images, size, method="bilinear", preserve_aspect_ratio=False, antialias=False) :
-    resized(T(images), ints(size), method, preserve_aspect_ratio, antialias)
-image.flip_left_right (image) : ops.flip(T(image), -2)
-image.flip_up_down (image) : ops.flip(T(image), -3)
+    resized(I(images), ints(size), method, preserve_aspect_ratio, antialias)
+image.flip_left_right (image) : ops.flip(I(image), -2)
+image.flip_up_down (image) : ops.flip(I(image), -3)
 image.rgb_to_grayscale (images) :
-    kept(images, ops.sum(ops.multiply(T(images), T([0.2989, 0.587, 0.114])), -1, keepdims=True))
+    kept(images, ops.sum(ops.multiply(I(images), T([0.2989, 0.587, 0.114])), -1, keepdims=True))
 image.convert_image_dtype (image, dtype, saturate=False) : scaled(T(image), D(dtype))
-image.grayscale_to_rgb (images) : ops.repeat(T(images), 3, -1)
-image.transpose (image) : ops.swapaxes(T(image), -2, -3)
-image.rot90 (image, k=1) : ops.rot90(T(image), int(k), (-3, -2))
-image.central_crop (image, central_fraction) : pixels.central_crop(T(image), float(central_fraction))
+image.grayscale_to_rgb (images) : ops.repeat(I(images), 3, -1)
+image.transpose (image) : ops.swapaxes(I(image), -2, -3)
+image.rot90 (image, k=1) : ops.rot90(I(image), int(k), (-3, -2))
+image.central_crop (image, central_fraction) : pixels.central_crop(I(image), float(central_fraction))
 image.crop_to_bounding_box (image, offset_height, offset_width, target_height, target_width) :
-    pixels.crop(T(image), *map(int, (offset_height, offset_width, target_height, target_width)))
+    pixels.crop(I(image), *map(int, (offset_height, offset_width, target_height, target_width)))
 image.pad_to_bounding_box (image, offset_height, offset_width, target_height, target_width) :
-    pixels.pad(T(image), *map(int, (offset_height, offset_width, target_height, target_width)))
+    pixels.pad(I(image), *map(int, (offset_height, offset_width, target_height, target_width)))
 image.resize_with_crop_or_pad (image, target_height, target_width) :
-    pixels.crop_or_pad(T(image), int(target_height), int(target_width))
-image.per_image_standardization (image) : pixels.standardized(T(image))
-image.adjust_brightness (image, delta) : pixels.brighter(T(image), delta)
-image.adjust_contrast (images, contrast_factor) : pixels.contrasted(T(images), contrast_factor)
-image.random_flip_left_right (image, seed=None) : pixels.flipped(T(image), -2, seed)
-image.random_flip_up_down (image, seed=None) : pixels.flipped(T(image), -3, seed)
+    pixels.crop_or_pad(I(image), int(target_height), int(target_width))
+image.per_image_standardization (image) : pixels.standardized(I(image))
+image.adjust_brightness (image, delta) : pixels.brighter(I(image), delta)
+image.adjust_contrast (images, contrast_factor) : pixels.contrasted(I(images), contrast_factor)
+image.adjust_gamma (image, gamma=1, gain=1) : pixels.brightened(I(image), gamma, gain)
+image.rgb_to_hsv (images) : pixels.to_hsv(I(images))
+image.hsv_to_rgb (images) : pixels.to_rgb(I(images))
+image.adjust_saturation (image, saturation_factor) : pixels.saturated(I(image), saturation_factor)
+image.adjust_hue (image, delta) : pixels.turned(I(image), delta)
+image.random_flip_left_right (image, seed=None) : pixels.flipped(I(image), -2, seed)
+image.random_flip_up_down (image, seed=None) : pixels.flipped(I(image), -3, seed)
 image.random_crop (value, size, seed=None) : pixels.random_crop(T(value), ints(size), seed)
 image.random_brightness (image, max_delta, seed=None) :
-    pixels.brighter(T(image), random.uniform((), -max_delta, max_delta, "float32", seed))
+    pixels.brighter(I(image), random.uniform((), -max_delta, max_delta, "float32", seed))
 image.random_contrast (image, lower, upper, seed=None) :
-    pixels.contrasted(T(image), random.uniform((), lower, upper, "float32", seed))
+    pixels.contrasted(I(image), random.uniform((), lower, upper, "float32", seed))
+image.random_saturation (image, lower, upper, seed=None) :
+    pixels.saturated(I(image), random.uniform((), lower, upper, "float32", seed))
+image.random_hue (image, max_delta, seed=None) :
+    pixels.turned(I(image), random.uniform((), -max_delta, max_delta, "float32", seed))
 
 # Control flow, carried out at once.
 cond (pred, true_fn=None, false_fn=None) : flow.cond(pred, true_fn, false_fn)
@@ -432,7 +441,7 @@ def _scope() -> dict[str, Any]:
     from refdist.tf import computed, drawn, flow, images, stateless
 
     library = tensors.keras()
-    return {**vars(computed), "Unique": texts.Unique, "T": tensors.tensor, "ops": library.ops,
-            "random": drawn, "stateless": stateless,
-            "flow": flow, "pixels": images, "sizes": sizes, "errors": errors, "functools": functools, "math": math,
-            "time": time, "holds_array": lambda value: isinstance(value, HoldsArray)}
+    return {**vars(computed), "Unique": texts.Unique, "T": tensors.tensor, "I": images.required, "ops": library.ops,
+            "random": drawn, "stateless": stateless, "flow": flow, "pixels": images, "sizes": sizes, "errors": errors,
+            "functools": functools, "math": math, "time": time,
+            "holds_array": lambda value: isinstance(value, HoldsArray)}

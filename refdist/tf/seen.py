@@ -17,9 +17,11 @@ import numpy as np
 
 from refdist import errors
 from refdist.array.convert import to_numpy
+from refdist.core import context_stack
 from refdist.data.dataset import Dataset
 from refdist.data.spec import TensorSpec
 from refdist.missing import Missing
+from refdist.strategies.replica_context import ReplicaContext
 from refdist.tf.dtypes import as_dtype
 from refdist.tf.own import imports, is_own
 from refdist.tf.shapes import TensorShape
@@ -38,6 +40,8 @@ def connect() -> None:
     for kind in (torch.Tensor, Variable, ShardedVariable, TensorSpec):
         for name, seen in (("dtype", _dtype), ("shape", TensorShape)):
             _show(kind, name, seen)
+    _show(ReplicaContext, "replica_id_in_sync_group", lambda number: torch.tensor(number, dtype=torch.int32))
+    _show(torch.Tensor, "device", _device)
     torch.Tensor.numpy = _item(torch.Tensor.numpy)
     for name in ("assign", "assign_add", "assign_sub"):
         setattr(torch.Tensor, name, missing := Missing())
@@ -68,6 +72,12 @@ def _dtype(dtype: Any) -> Any:
     with contextlib.suppress(errors.InvalidTypeError):
         return as_dtype(dtype)
     return dtype
+
+
+def _device(device: Any) -> str:
+    # Inside a replica tensors lie on its device.
+    where = context_stack.frame().device or f"{device.type.upper()}:{device.index or 0}"
+    return where if where.startswith("/") else f"/job:localhost/replica:0/task:0/device:{where}"
 
 
 def _has_tensorflow_s_text(value: Any) -> bool:
@@ -136,6 +146,8 @@ def _variable(variable: Any) -> str:
 
 
 def _of_replicas(text: Callable[[Any], str], values: Any) -> str:
+    if all(isinstance(value, TensorSpec) for value in values.values):
+        return f"PerReplicaSpec({', '.join(map(_spec, values.values))})"
     lines = [f"  {replica}: {text(value)}" for replica, value in enumerate(values.values)]
     return "\n".join([f"{type(values).__name__}:{{", ",\n".join(lines), "}"])
 

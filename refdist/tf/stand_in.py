@@ -17,6 +17,7 @@ from typing import Any
 
 from refdist import errors, missing
 from refdist.array.backend import set_backend
+from refdist.cluster_resolver.cloud import needs_tpu
 from refdist.runtime import Field
 from refdist.tf.own import is_own
 
@@ -50,7 +51,7 @@ def install() -> None:
     if not _installed.value:
         tensors.keras()
         set_backend(tensors.library())
-        _installed.value = True
+        _installed.value = needs_tpu.value = True
         builtins.__import__ = _answering(builtins.__import__)
 
 

@@ -63,6 +63,11 @@ class TextTensor(HoldsArray):
         """The number of dimensions."""
         return int(self._array.ndim)
 
+    @property
+    def device(self) -> str:
+        """The name of the device: text lies in the host's memory."""
+        return "/job:localhost/replica:0/task:0/device:CPU:0"
+
     def get_shape(self) -> TensorShape:
         """The shape."""
         return self.shape
