@@ -399,6 +399,24 @@ def explain_read_only(error: BaseException) -> None:
             error.add_note(note)
 
 
+_OF_A_CONTEXT = {
+    "all_reduce": "use `strategy.reduce(reduce_op, value, axis=None)` there",
+    "all_gather": "use `strategy.gather(value, axis)` there",
+    "merge_call": "call the function itself there",
+    "num_replicas_in_sync": "`strategy.num_replicas_in_sync` is the same number",
+    "replica_id_in_sync_group": "no replica has a number there"}
+
+
+def explain_no_replica(error: BaseException | None) -> None:
+    """Adds a note to an error about an attribute of None that a replica context has: where there is one."""
+    name = getattr(error, "name", None)
+    if isinstance(error, AttributeError) and name in _OF_A_CONTEXT and str(error).startswith("'NoneType' object"):
+        note = (f"get_replica_context() is None in a scope, in merge_call and in updates, outside of replicas; "
+                f"{_OF_A_CONTEXT[name]}, or call it in a function that `strategy.run` runs")
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
 def type_of(value: object) -> str:
     """The type of a value for messages, with its article.
 

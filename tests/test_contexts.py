@@ -420,3 +420,22 @@ def test_a_device_is_divided_into_what_is_asked_for(logical: Any, message: str) 
     with pytest.raises(TypeError, match=rf"\[RD25\] set_logical_device_configuration: {message}"):
         refdist.config.set_logical_device_configuration("GPU:0", logical)
     assert refdist.config.list_logical_devices() == before
+
+
+@pytest.mark.parametrize(("name", "advice"), [("all_reduce", "use `strategy.reduce("), ("merge_call", "itself")])
+def test_none_in_place_of_a_replica_context_is_explained(name: str, advice: str) -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+
+    def program() -> None:
+        getattr(refdist.get_replica_context(), name)
+
+    with pytest.raises(AttributeError) as in_a_scope, strategy.scope():
+        program()
+    with pytest.raises(AttributeError) as merged:
+        strategy.run(lambda: refdist.get_replica_context().merge_call(lambda _: program()))
+    for raised in (in_a_scope, merged):
+        [note] = [note for note in raised.value.__notes__ if "get_replica_context() is None" in note]
+        assert advice in note
+    with pytest.raises(AttributeError) as another, strategy.scope():
+        getattr(None, "append")  # noqa: B009 - the mistake
+    assert not hasattr(another.value, "__notes__")

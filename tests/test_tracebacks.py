@@ -67,6 +67,12 @@ def test_only_lines_of_the_program_are_printed(name: str, tmp_path: Path) -> Non
     assert last in "".join(stderr.strip().splitlines()[-2:]), stderr
 
 
+def test_an_index_that_is_too_large_is_an_error_of_the_program_with_types_too(tmp_path: Path) -> None:
+    stderr = run(tmp_path, """import numpy
+strategy.run(lambda x: x[3], (numpy.ones(3),))""", REFDIST_CHECKS="types")
+    assert frames(stderr) == [("script.py", 12), ("script.py", 12)], stderr
+
+
 def test_everything_is_printed_when_it_is_asked_for(tmp_path: Path) -> None:
     stderr = run(tmp_path, 'v.assign("x")', REFDIST_TRACEBACK="full")
     assert {"script.py", "variable.py", "convert.py"} <= {file for file, _ in frames(stderr)}, stderr

@@ -126,6 +126,8 @@ class pushed:  # noqa: N801 - written like a function, as contextlib.suppress is
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
+        if error is not None:
+            errors.explain_no_replica(error)
         top.set(self._old)
 
 
@@ -150,6 +152,7 @@ class Scope:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
+        errors.explain_no_replica(error)
         attempted = f"leaving {self._described()}"
         if not self._entered:
             raise errors.error("RD09", attempted, "it is not open", "Use a `with` block.")
