@@ -258,6 +258,13 @@ def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any]
         assert isinstance(computed, type(wanted)) and computed.dtype == wanted.dtype and computed.shape == wanted.shape
 
 
+def test_a_mask_takes_as_many_rows_as_it_has() -> None:
+    x, rows = rows_of_two(), []
+    for mask in (np.array([True, True]), np.array([True, False])):
+        rows.append(type_of(x[mask]).rows)
+    assert rows == [2, 1]
+
+
 def test_what_is_added_to_zeros_in_place_has_its_type() -> None:
     total = before = np.zeros(3, np.float32)
     for _ in range(2):

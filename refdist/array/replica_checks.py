@@ -186,7 +186,8 @@ def _as_means(kinds: Sequence[ReplicaType]) -> Of:
     of = kinds[0].of
     if any(kind.of is not of for kind in kinds):
         return Of.DIFFERS
-    if of is Of.SUM and all(any(map(kind.numbers.__contains__, _by_its_rows(kind))) for kind in kinds) and (
+    if of is Of.SUM and kinds[0].numbers and all(
+            any(map(kind.numbers.__contains__, _by_its_rows(kind))) for kind in kinds) and (
             len({kind.rows for kind in kinds}) > 1 or all(kind.lengths for kind in kinds)):
         return Of.MEAN
     return Of.DIFFERS if of is Of.MEAN and _are_weighed(kinds) else of

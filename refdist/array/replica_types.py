@@ -173,24 +173,27 @@ def type_of(value: object) -> ReplicaType:
 
 def typed(array: Any, kind: ReplicaType) -> Any:
     """The same array, or scalar of NumPy's, with a type; where it cannot have one, as it is."""
-    if type(array) is not np.ndarray:
-        beside = _kept_beside(type(array))
-        if beside is not None:
-            beside[array] = kind
+    if type(array) is np.ndarray:
+        if kind is UNKNOWN or array.dtype.char not in _NUMERIC:
             return array
-    if kind is UNKNOWN:
-        return plain(array)
-    if isinstance(array, np.ndarray):
-        if array.dtype.char not in _NUMERIC:
-            return plain(array)
         view: Typed = array.view(Typed)
         view._type = kind
         return view
-    scalar = _SCALARS.get(type(array)) or _SCALARS.get(type(plain(array)))
-    if scalar is None:
+    scalar = _SCALARS.get(type(array))
+    if scalar is not None:
+        return array if kind is UNKNOWN else _scalar(scalar, array, kind)
+    beside = _kept_beside(type(array))
+    if beside is not None:
+        beside[array] = kind
         return array
-    found = scalar(array)
-    found._plain, found._type = plain(array), kind
+    if isinstance(array, np.ndarray):
+        return typed(array.view(np.ndarray), kind) if kind is not UNKNOWN else plain(array)
+    return typed(plain(array), kind) if isinstance(array, _Scalar) else array
+
+
+def _scalar(scalar: Any, number: Any, kind: ReplicaType) -> Any:
+    found = scalar(number)
+    found._plain, found._type = number, kind
     return found
 
 
@@ -217,12 +220,33 @@ class Typed(np.ndarray):
 
     def __getitem__(self, key: Any) -> Any:
         found = self.view(np.ndarray)[_all_plain(key)]
-        return typed(found, chosen(sys._getframe(1), self, key, found))
+        if self._type is UNKNOWN:
+            return found
+        known = _key_of(key)
+        if known is None:
+            return typed(found, chosen(sys._getframe(1), self, key, found))
+        frame = sys._getframe(1)
+        here = self._type, self.shape, known, id(frame.f_code), frame.f_lasti
+        return typed(found, _kept.get(here) or _keep(here, chosen(frame, self, key, found)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.view(np.ndarray)[_all_plain(key)] = plain(value)
         if self._type.of is not Of.ROWS:
             self._type = UNKNOWN
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None,
+            keepdims: Any = False, **options: Any) -> Any:
+        if out is not None or options:
+            inherited: Any = super()
+            return inherited.sum(axis, dtype, out, keepdims, **options)
+        return _reduced(sys._getframe(1), np.add, self, axis, dtype, keepdims, Along.SUM_OF_ROWS, "sum")
+
+    def max(self, axis: Any = None, out: Any = None,
+            keepdims: Any = False, **options: Any) -> Any:
+        if out is not None or options:
+            inherited: Any = super()
+            return inherited.max(axis, out, keepdims, **options)
+        return _reduced(sys._getframe(1), np.maximum, self, axis, None, keepdims, Along.OTHER, "maximum.reduce")
 
     def mean(self, *args: Any, **options: Any) -> Any:
         return _mean(self, *args, **options)
@@ -238,7 +262,8 @@ class Typed(np.ndarray):
 
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name
-        return _transpose(self)
+        kind = self._type
+        return typed(self.view(np.ndarray).T, _moved(kind, self.ndim - kind.back + 1) if kind.of is Of.ROWS else kind)
 
     def transpose(self, *axes: Any) -> Any:
         return _transpose(self, None if not axes else axes[0] if len(axes) == 1 else axes)
@@ -285,6 +310,29 @@ class _Scalar:
     _plain: Any
 
 
+# Operators, which come here without NumPy's way to `__array_ufunc__`, as that costs as much as all the rest.
+_OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "matmul": np.matmul}
+
+
+def _operators(inherited: Any, names: Iterable[str]) -> dict[str, Callable[[Any, Any], Any]]:
+    def of(ufunc: np.ufunc, name: str, reflected: bool) -> Callable[[Any, Any], Any]:
+        before = getattr(inherited, name)
+
+        def method(self: Any, other: Any) -> Any:
+            if type(other) not in _COMPUTED:
+                return before(self, other)
+            operands = (other, self) if reflected else (self, other)
+            return _computed(sys._getframe(1), ufunc, "__call__", operands, (), {})
+        return method
+
+    return {f"__{side}{name}__": of(_OPERATORS[name], f"__{side}{name}__", side == "r")
+            for name in names for side in ("", "r")}
+
+
+for _name, _method in _operators(np.ndarray, _OPERATORS).items():
+    setattr(Typed, _name, _method)
+
+
 def _of_scalar(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any) -> Any:
         return getattr(self._plain, name)(*args)
@@ -296,6 +344,7 @@ def _scalar_class(base: type) -> Any:
     names = [f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
              for side in ("", "r")] + ["__neg__", "__pos__", "__abs__"]
     members: dict[str, Any] = {name: getattr(operators, name) for name in names}
+    members |= _operators(operators, ("add", "sub", "mul", "truediv"))
 
     def ufunc(self: Any, function: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
         return _computed(sys._getframe(1), function, method, inputs, out, options)
@@ -310,6 +359,9 @@ def _scalar_class(base: type) -> Any:
 _SCALARS: dict[type, Any] = {base: _scalar_class(base) for base in (
     np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32,
     np.uint64, np.complex64, np.complex128)}
+
+
+_COMPUTED = frozenset((np.ndarray, Typed, int, float, *_SCALARS, *_SCALARS.values()))
 
 
 # --- Operations ----------------------------------------------------------------------------------------------
@@ -359,21 +411,52 @@ def _all_plain(value: Any) -> Any:
 
 def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[Any], out: Any,
               options: dict[str, Any]) -> Any:
-    for one in inputs:
-        if type(one) not in _COMPUTED and _computes_itself(one):
-            return NotImplemented  # a variable: it computes with what it reads, which has a type
     if out:
         options["out"] = tuple(map(plain, out))
     result: Any
-    first = None
     if method == "__call__":
-        first = inputs[0]
-        if ufunc is np.add or ufunc is np.subtract:
-            inputs = [*map(_or_zeros, inputs)]
-        operands, key = _operands(ufunc, inputs)
-        result = computing(frame)(ufunc, operands, options)
-        kind = UNKNOWN if type(result) is tuple else _derived(frame, key, inputs, result)
+        # The operands without their types; and the ufunc, the type and shape of each, or the number, or None.
+        operands: list[Any] = []
+        key: list[Hashable] = [ufunc]
+        for i, one in enumerate(inputs):
+            kind_of_one = type(one)
+            if kind_of_one is Typed:
+                operands.append(one.view(np.ndarray))
+                key.append(one._type)
+                key.append(one.shape)
+            elif kind_of_one is np.ndarray:
+                operands.append(one)
+                key.append(one.shape)
+                if ufunc in _ADDING and one.size <= _LOOKED_AT and not one.any():  # something is added to zeros
+                    inputs = [*inputs[:i], typed(one, ZEROS), *inputs[i + 1:]]
+                    key[-1] = ZEROS, one.shape
+            elif isinstance(one, _Scalar):
+                operands.append(one._plain)
+                key.append(one._type)
+            elif isinstance(one, _NUMBER):
+                operands.append(one)
+                key.append(one)
+            elif _computes_itself(one):
+                return NotImplemented  # a variable: it computes with what it reads, which has a type
+            else:
+                operands.append(one)
+                key.append(one.shape if isinstance(one, np.ndarray) else None)
+        here = id(frame.f_code), frame.f_lasti
+        call = _calls.get(here)
+        result = (computing(frame) if call is None else call[0])(ufunc, operands, options)
+        if type(result) is tuple:
+            kind = UNKNOWN
+        else:
+            key.append(here)
+            # A known type keeps the code, and so its id.
+            kind = _kept.get(tuple(key)) or _derived(frame, key, inputs, result)
+            if not out and kind is not UNKNOWN and type(result) is np.ndarray and result.dtype.char in _NUMERIC:
+                view: Typed = result.view(Typed)
+                view._type = kind
+                return view
     else:
+        if any(map(_computes_itself, inputs)):
+            return NotImplemented
         result = computing(frame)(getattr(ufunc, method), [*map(plain, inputs)], options)
         kind = UNKNOWN
         if method == "reduce" and options.get("where", True) is True:
@@ -391,48 +474,20 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
     if len(out) > 1:
         return out
     # `total += x`, where total was a plain array.
-    return typed(out[0], kind) if type(out[0]) is np.ndarray and first is out[0] else out[0]
+    in_place = type(out[0]) is np.ndarray and method == "__call__" and operands[0] is out[0]
+    return typed(out[0], kind) if in_place else out[0]
 
 
-def _or_zeros(value: Any) -> Any:
-    # Zeros that something is added to.
-    zeros = type(value) is np.ndarray and value.size <= _LOOKED_AT and not value.any()
-    return typed(value, ZEROS) if zeros else value
-
-
-_COMPUTED = frozenset((np.ndarray, Typed, int, float, *_SCALARS, *_SCALARS.values()))
+_ADDING = frozenset((np.add, np.subtract))
 
 
 def _computes_itself(value: Any) -> bool:
     return not isinstance(value, (np.ndarray, np.generic, int, float)) and hasattr(value, "__array_ufunc__")
 
 
-def _operands(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[list[Any], list[Hashable]]:
-    # Without their types; and the ufunc, the type and shape of each operand, or the number, or None for neither.
-    operands: list[Any] = []
-    key: list[Hashable] = [ufunc]
-    for one in inputs:
-        if type(one) is Typed:
-            key += one._type, one.shape
-            operands.append(one.view(np.ndarray))
-        elif isinstance(one, np.ndarray):
-            key.append(one.shape)
-            operands.append(one)
-        elif isinstance(one, _Scalar):
-            key += one._type, ()
-            operands.append(one._plain)
-        else:
-            key.append(one if isinstance(one, _NUMBER) else None)
-            operands.append(one)
-    return operands, key
-
-
 def _derived(frame: FrameType, key: list[Hashable], inputs: Sequence[Any], result: Any) -> ReplicaType:
-    known = _kept.get((*key, id(frame.f_code), frame.f_lasti))  # a known type keeps the code, and so its id
-    if known is not None:
-        return known
     frame = program(frame)
-    fixed = (*key, id(frame.f_code), frame.f_lasti)
+    fixed = (*key[:-1], (id(frame.f_code), frame.f_lasti))
     return _kept.get(fixed) or _keep(fixed, _by_table(frame, key[0], inputs, result))
 
 
@@ -577,6 +632,12 @@ def along(frame: FrameType, array: Any, how: Along, axis: Any, keepdims: bool, s
     return _kept.get(key) or _keep(key, _fewer(frame, kind, ndim, how, axis, keepdims, step))
 
 
+def _reduced(frame: FrameType, ufunc: np.ufunc, array: Typed, axis: Any, dtype: Any, keepdims: Any, how: Along,
+             step: str) -> Any:
+    found = computing(frame)(ufunc.reduce, (array.view(np.ndarray), axis, dtype, None, keepdims), {})
+    return typed(found, along(frame, array, how, axis, keepdims is True, step))
+
+
 def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any, keepdims: bool,
            step: str) -> ReplicaType:
     axes = set(range(ndim)) if axis is None else {one % ndim for one in (axis if isinstance(axis, tuple) else (axis,))}
@@ -658,6 +719,21 @@ def _items_of_the_same(kind: ReplicaType, key: tuple[Any, ...]) -> ReplicaType:
         items.captured = hash((kind.captured, known[1]))
         _keep(known, items)
     return _kept[known]
+
+
+def _key_of(key: Any) -> Hashable | None:
+    # What there is to know of a key, beside its numbers, for the type of what it takes; None where that is too much.
+    parts: list[Hashable] = []
+    for one in key if type(key) is tuple else (key,):
+        if one is None or one is Ellipsis or type(one) is int:
+            parts.append(one)
+        elif type(one) is slice:
+            parts.append((one.start, one.stop, one.step))
+        elif type(one) is np.ndarray and one.dtype != bool:  # a mask takes more or fewer
+            parts.append((one.dtype.char, one.shape))
+        else:
+            return None
+    return type(key) is tuple, *parts
 
 
 def _shape(array: Any) -> tuple[int, ...]:
