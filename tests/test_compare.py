@@ -415,6 +415,15 @@ def test_the_step_and_both_values_are_said() -> None:
     assert f"step 2, w at {difference.line}" in str(difference)
 
 
+def test_what_is_clipped_before_the_sum_is_told_to_be_clipped_after_it() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        update(w, reduced(np.clip(rows.sum(), -0.125, 0.125)))
+
+    difference = first(refdist.compare(lambda: training(step), replicas=(1, 2), orders=0))
+    assert difference.cause == "THE SAME SUMMED"
+    assert "what was clipped to its limit" in difference.why and "clip after the reduction" in difference.advice
+
+
 def test_a_whole_number_times_the_replicas_can_be_held() -> None:
     report = refdist.compare(batch_of_replicas, replicas=(1, 2), global_batch=8)
     assert report.same and not report.notes, str(report)

@@ -416,8 +416,10 @@ def _scaled(case: Case) -> Cause | None:
                              "again", f"Reduce once: leave the first reduction out, or {other}.")
             undistributed = _undistributed(case, f"{where} gets {times}")
             return undistributed or Cause("THE SAME SUMMED", f"{where} gets {times}: all replicas contribute the same "
-                                          f"value, {_text(two)}", "Sum what differs between replicas; add what is the "
-                                          "same on all after the reduction, or use MEAN.")
+                                          f"value, {_text(two)}, whatever rows they have: a constant, or what was "
+                                          "clipped to its limit",
+                                          "Sum what differs between replicas, clip after the reduction, and add what "
+                                          "is the same on all after it, too, or use MEAN.")
         return Cause("MEANS SUMMED", f"{where} gets {times}: each replica contributes a mean over its own rows, "
                      f"{_parts(two.contributed)}, and the sum of {b} means is {b} means", _BY_THE_BATCH)
     if _near([item / factor for item in x], y, _loosest(one, two)):
