@@ -29,6 +29,7 @@ import numpy as np
 from refdist.core import call_site, scaling
 from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
 
+_computes_for_the_program = True  # see core/tracebacks
 # What operations of NumPy do; any other is Operation.OTHER.
 _OPERATIONS: dict[Any, Operation] = {np.add: Operation.ADD, np.subtract: Operation.ADD,
                                      np.multiply: Operation.MULTIPLY,

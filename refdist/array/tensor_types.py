@@ -41,6 +41,8 @@ from refdist.array.replica_types import (
 )
 from refdist.core.rules.replica_types import ADDING, Along, Of, Operation
 
+_computes_for_the_program = True  # see core/tracebacks
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

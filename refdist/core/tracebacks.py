@@ -24,8 +24,8 @@ from refdist.core.call_site import is_ours
 from refdist.errors import InternalError, RefdistError
 
 VARIABLE = "REFDIST_TRACEBACK"
-# They compute what the program does, where the check of types is on.
-_COMPUTING = frozenset(("refdist.array.replica_types", "refdist.array.tensor_types"))
+# A global name of modules that compute what the program asks NumPy or PyTorch for, so that errors are the program's.
+COMPUTES = "_computes_for_the_program"
 _COMMAND = os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.py")
 
 
@@ -103,7 +103,7 @@ def _is_kept(error: BaseException) -> bool:
     frames = _frames(error.__traceback__)
     if isinstance(error, RefdistError) and not isinstance(error, InternalError):
         return all(map(_is_frame_of_ours, frames))
-    while frames and frames[-1].tb_frame.f_globals.get("__name__") in _COMPUTING:
+    while frames and COMPUTES in frames[-1].tb_frame.f_globals:
         frames.pop()
     return not frames or _is_frame_of_ours(frames[-1])
 
