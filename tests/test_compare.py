@@ -537,6 +537,21 @@ def test_what_is_not_compared_is_not_a_difference() -> None:
     assert "'time #'" in str(report)
 
 
+def test_generators_draw_what_they_draw_without_comparison() -> None:
+    def program() -> list[float]:
+        mirrored_state, python = np.random.RandomState(3), random.Random(3)
+        return [python.randrange(1000), python.random(), float(mirrored_state.randint(1000)), mirrored_state.rand()]
+
+    wanted = program()
+
+    def checked() -> None:
+        assert program() == wanted
+        print(1.0)
+        refdist.MirroredStrategy(["GPU:0", "GPU:1"]).run(lambda: None)
+
+    refdist.compare(checked, replicas=(1, 2), orders=0).assert_same()
+
+
 def test_a_printed_number_is_compared() -> None:
     def program() -> None:
         strategy = refdist.MirroredStrategy()
