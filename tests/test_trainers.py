@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -21,9 +22,10 @@ import refdist
 import refdist.conformance
 from refdist.conformance import process
 from refdist.conformance.__main__ import main
-from refdist.conformance.trainers import clauses, jobs, reference, runner, verdicts
+from refdist.conformance.trainers import clauses, jobs, reference, runner, table, verdicts
 
 TESTEES = Path(refdist.conformance.__file__).parent / "trainers" / "testees"
+LINE = clauses.LINE
 
 
 # Which clauses catch which trainer.
@@ -298,6 +300,59 @@ def test_refdist_computes_what_is_expected(
     assert [verdict for verdict in judged if verdict.outcome != "right"] == []
 
 
+# The table
+
+
+def test_what_a_program_said_is_shown_and_not_the_pages_of_its_launcher() -> None:
+    output = ("[1]: Traceback (most recent call last):\n[0]: Traceback (most recent call last):\n[1]:   File \"t.py\"\n"
+              "[1]: KeyError: 7\n" + "a launcher\n" * 30)
+    lines = list(table.table([verdicts.Verdict("same-loss", "errored", "it ended", output)]))
+    shown = [line.partition("| ")[2] for line in lines if "| " in line]
+    assert shown == ["[1]: Traceback (most recent call last):", '[1]:   File "t.py"', "[1]: KeyError: 7"]
+    [*_, last, _] = table.table([verdicts.Verdict("same-loss", "errored", "it ended", "no traceback\nlast words")])
+    assert last.endswith("| last words")
+
+
+def test_what_many_clauses_share_is_said_once() -> None:
+    given_up = [verdicts.Verdict(clause.name, "errored", "answered nothing") for clause in clauses.CLAUSES[:4]]
+    lines = list(table.table([*given_up, verdicts.Verdict("early-stop", "right")], "it"))
+    assert [line.split()[0] for line in lines] == ["same-loss", "run", "early-stop", "4"]
+    assert lines[0].endswith("answered nothing; the same for 3 other clauses") and lines[-1] == "4 errored, 1 right"
+
+
+# What testees have in common
+
+
+@pytest.mark.parametrize(("can", "reason"), [
+    ((), "no l2"), (("l2",), ""), (("layers", "l2"), "")])
+def test_what_a_testee_cannot_do_is_named(
+        can: tuple[str, ...], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TESTEES))
+    beyond = importlib.import_module("trainer_jobs").beyond
+    assert beyond(jobs.job(LINE, [jobs.dense([[1.0]], l2=0.5)]), *can) == reason
+
+
+@pytest.mark.parametrize(("layers", "can", "reason"), [
+    (["dense", "dense"], (), "only one layer"), (["dense", "dropout"], ("layers",), "no dropout"),
+    (["dense", "dropout"], ("layers", "dropout"), ""), (["embedding"], (), "no embedding")])
+def test_a_kind_of_layer_that_a_testee_cannot_make_is_named(
+        layers: list[str], can: tuple[str, ...], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TESTEES))
+    beyond = importlib.import_module("trainer_jobs").beyond
+    assert beyond(jobs.job(LINE, [{"kind": kind, "name": kind} for kind in layers]), *can) == reason  # type: ignore
+
+
+def test_a_testee_that_can_do_everything_named_is_told_of_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job may have that is not plain is all known under some name."""
+    monkeypatch.syspath_prepend(str(TESTEES))
+    testees = importlib.import_module("trainer_jobs")
+    kinds = {layer["kind"] for job in clauses.jobs() for layer in job["model"]}
+    assert {testees.beyond(job, "layers", *kinds, *testees.PLAIN) for job in clauses.jobs()} == {""}
+    plain = jobs.job(LINE, [jobs.dense([[1.0]])])
+    fields = {**plain, **plain["rows"], **plain["optimizer"], **plain["model"][0]}
+    assert all(fields[name] == value for name, value in testees.PLAIN.items())
+
+
 # The files
 
 SCHEMAS = {name: json.loads((TESTEES.parent / f"{name}.schema.json").read_text(encoding="utf-8"))
@@ -445,6 +500,7 @@ PAGE = TESTEES.parents[2] / "docs" / "testing-a-trainer.md"
 def test_the_testee_of_the_page_does_what_the_page_says(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [program] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    shutil.copy(TESTEES / "trainer_jobs.py", tmp_path)
     script = tmp_path / "testee.py"
     script.write_text(program)
     assert main(["trainers", "--command", f"{sys.executable} {script}"]) == 0

@@ -15,6 +15,7 @@ from refdist.conformance.options import quoted
 from refdist.conformance.protocol import Unusable
 from refdist.conformance.trainers import clauses, jobs, verdicts
 from refdist.conformance.trainers.runner import LIMIT, run
+from refdist.conformance.trainers.table import table
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,5 +49,5 @@ def main(arguments: Sequence[str]) -> int:
     judged = verdicts.judge(chosen, todo, results)
     limit = f" --limit {given.limit:g}" if given.limit != LIMIT else ""
     again = f"python -m refdist.conformance trainers --command {quoted(given.command)}{limit}"
-    print("\n".join(verdicts.table(judged, again)))
+    print("\n".join(table(judged, again)))
     return verdicts.exit_status(judged)

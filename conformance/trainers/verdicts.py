@@ -1,9 +1,8 @@
-"""Verdicts on a trainer: one on each job, one on each clause (the worst of its jobs), and the table of the clauses."""
+"""Verdicts on a trainer: one on each job, and one on each clause, the worst of its jobs."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from refdist.conformance.trainers import reference
@@ -96,24 +95,3 @@ def exit_status(judged: Sequence[Verdict]) -> int:
     if any(verdict.outcome in BAD for verdict in judged):
         return 1
     return 0 if any(verdict.outcome != "unsupported" for verdict in judged) else 5
-
-
-def table(judged: Sequence[Verdict], command: str = "") -> Iterator[str]:
-    """Lines with the verdict on each clause, and how many there are of each.
-
-    Args:
-        judged: the verdicts.
-        command: what judges the same trainer; below a clause that is not kept stands how it judges this clause alone.
-    """
-    width = max(len(verdict.clause) for verdict in judged) + 2
-    for verdict in judged:
-        first, *others = textwrap.wrap(verdict.message, 118 - width - 13, break_long_words=False,
-                                       break_on_hyphens=False) or [""]
-        yield f"{verdict.clause:{width}}{verdict.outcome:13}{first}".rstrip()
-        yield from (" " * (width + 13) + line for line in others)
-        if verdict.outcome in BAD and verdict.output:
-            yield from (f"{'':{width}}| {line}" for line in verdict.output.splitlines()[-12:])
-        if verdict.outcome in BAD and command:
-            yield f"{'':{width + 13}}run alone: {command} --clause {verdict.clause}"
-    counts = {outcome: sum(verdict.outcome == outcome for verdict in judged) for outcome in OUTCOMES}
-    yield ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)

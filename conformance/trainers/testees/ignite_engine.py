@@ -1,0 +1,79 @@
+"""PyTorch Ignite's Engine and its distributed helpers: `torchrun --nproc-per-node {replicas} ignite_engine.py`."""
+
+import logging
+
+import ignite.distributed as idist
+import torch
+from caveats import AVERAGED, padded, wrapped
+from ignite.engine import Engine, Events
+from ignite.metrics import Loss, MeanAbsoluteError
+from torch_model import Model, Rows, clip, optimizer_of, squares, unfreeze
+from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
+
+logging.disable(logging.INFO)
+
+
+def loader(job, rows):
+    return idist.auto_dataloader(Rows(rows), batch_size=job["batch"], shuffle=job["shuffle"] is not None)
+
+
+def unsupported(job):
+    refused = {"a step that clips is one's own, and accumulates by itself": job["accumulate"] > 1,
+               "half precision needs a GPU": job["loss_scale"]}
+    return next(filter(refused.get, refused), "")
+
+
+def train(job):
+    rank, place, losses, rows = idist.get_rank(), job["checkpoint"] or {}, [], []
+    torch.manual_seed(0)  # the same weights on every process
+    model = Model(job["model"])
+    parallel = idist.auto_model(model, find_unused_parameters=True)
+    optimizer, schedule, _ = optimizer_of(job, model)
+    optimizer, batches = idist.auto_optim(optimizer), loader(job, job["rows"])
+    torch.manual_seed(1000 * seed_of(job) + rank)
+
+    def step(engine, batch):
+        now = engine.state.iteration
+        fail(job, rank, now)
+        x, y, mask, numbers = batch
+        rows.append(numbers.tolist())
+        predicted = parallel(x)
+        loss = squares(predicted - y, mask) / mask.sum() + model.penalty()
+        loss.backward()
+        clip(job, model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        unfreeze(job, model, now)
+        losses.append(idist.all_reduce(loss.item()) / idist.get_world_size())
+        if idist.all_reduce(float(wants_to_stop(job, rank, now))):
+            engine.terminate()
+        return predicted.detach(), y
+
+    trainer, measures = Engine(step), Engine(lambda engine, batch: (parallel(batch[0]), batch[1]))
+    MeanAbsoluteError().attach(trainer, "mean_absolute_error")
+    Loss(torch.nn.functional.mse_loss).attach(measures, "eval_loss")
+    if job["replicas"] > 1:
+        trainer.on(Events.EPOCH_STARTED)(lambda engine: batches.sampler.set_epoch(engine.state.epoch))
+    if "restore" in place:
+        for part, state in zip((model, optimizer, schedule), torch.load(place["restore"]), strict=True):
+            part.load_state_dict(state)
+    whole = {"losses": losses}
+    if job["epochs"]:
+        whole["metrics"] = trainer.run(batches, job["epochs"]).metrics
+    if job["evaluate"]:
+        with torch.no_grad():
+            whole |= measures.run(loader(job, job["evaluate"])).metrics
+    if "save" in place and rank == 0:
+        torch.save([part.state_dict() for part in (model, optimizer, schedule)], place["save"])
+    if known := padded(job) or wrapped(job) or (AVERAGED if job["rows"]["mask"] else None):
+        whole["declared"] = known
+    answer(job, replica=rank, rows=rows, steps=len(rows), weights=model.weights())
+    idist.barrier()
+    if rank == 0:
+        answer(job, **whole, weights=model.weights(), done=True)
+
+
+with idist.Parallel(backend="gloo"):
+    for each in jobs(unsupported):
+        train(each)
