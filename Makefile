@@ -63,7 +63,7 @@ TORCH ?= torch==2.13.0
 	touch $@
 
 # Trainers that people use, on the level `trainer` of the suite, and docs/trainers.md from the verdicts.  Environments (in
-# .venv-trainers: 4.3 GB, ten minutes) and verdicts that are there are not made again; `make trainers TRAINER=ddp` runs one.
+# .venv-trainers: 4 GB, ten minutes) and verdicts that are there are not made again; `make trainers TRAINER=ddp` runs one.
 TRAINER ?=
 trainers: $(VENV)/.made
 	$(BIN)/python docs/print_trainers.py $(TRAINER)
@@ -77,6 +77,7 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_watch.py tests/test_mistakes.py tests/test_forks.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
 	.venv-interop/bin/python -m pytest tests/test_keras_jax.py
+	.venv-interop/bin/python -m pytest tests/test_refdist_trainers.py
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_operands.py \
 	    tests/test_tensorflow_notebooks.py
 
