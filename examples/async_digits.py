@@ -4,7 +4,7 @@
     python -m refdist launch --workers 4 --ps 2 examples/async_digits.py
 
 The first line simulates all tasks in one process, and gives the same weights every time; the second one starts a
-process for each of them, and each run is another one.  Every worker reads the images in an order of its own.  A step
+process for each of them, and its runs differ.  Every worker reads the images in an order of its own.  A step
 reads the variables, computes the gradients of one batch, and subtracts them; meanwhile other workers do the same, so a
 step may use weights that are not the newest ones.
 """
