@@ -40,12 +40,12 @@ LOST_UPDATE = Kind("LOST UPDATE", "`{name}.assign_add(...)`, which is one access
                    "variable")
 TORN_READ = Kind("TORN READ", "keep in one variable, on one server, what has to be read together")
 TORN_WRITE = Kind("TORN WRITE", "keep in one variable, on one server, what has to be written together")
-STALE_READ = Kind("STALE READ", "nothing holds what was read until it is used; read and write in one access, or accept "
-                  "it and pass a `check`")
-NOT_RESTART_SAFE = Kind("NOT RESTART-SAFE", "all that the function writes in one access, its last one; or look first "
-                        "at what says that it was done, and write that in the same access")
-RUN_TWICE = Kind("NOT RESTART-SAFE", "what comes to the same when it is written again, by `assign` or "
-                 "`scatter_update`; or look first at what says that it was done, and write that in the same access")
+STALE_READ = Kind("STALE READ", "one access that reads and writes, because a value that was read can change before it "
+                  "is used; or a `check` that accepts it")
+NOT_RESTART_SAFE = Kind("NOT RESTART-SAFE", "all writes of the function in one access, its last one; or record in that "
+                        "access that the work is done, and look for the record first")
+RUN_TWICE = Kind("NOT RESTART-SAFE", "a value that does not depend on the one before it, by `assign` or "
+                 "`scatter_update`; or record in the same access that the work is done, and look for the record first")
 INTERRUPTED = Kind("NOT RESTART-SAFE", "save in one Checkpoint all that the program goes on from, while no function "
                    "runs; restore it first of all, and do only what is left to do")
 TOO_STALE = Kind("TOO STALE", "`join` before so many functions read `{name}` at once, have fewer workers, or allow a "
