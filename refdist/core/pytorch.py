@@ -127,9 +127,10 @@ def is_in_a_transform() -> bool:
 
 @lru_cache(maxsize=1)
 def _compiler(dynamo: ModuleType) -> Any:
-    # Its frames, once it leaves out this package.
-    for package in ("refdist", "refdist.backends"):
-        dynamo.trace_rules.add(package)
+    # Its frames, once it leaves out this package, of which a checkout has the backends in another folder.
+    package = __name__.partition(".")[0]
+    for left_out in (package, f"{package}.backends"):
+        dynamo.trace_rules.add(left_out)
     return sys.modules["torch"]._C._dynamo.eval_frame
 
 
