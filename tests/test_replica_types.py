@@ -72,7 +72,7 @@ def test_a_mistake_is_found_once_at_its_line_with_its_factor(mistake: Mistake) -
 def test_a_right_program_that_looks_wrong_is_left_alone(program: Callable[[], None], scales: bool,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     if not scales:
-        monkeypatch.setattr(replica_checks.scaling, "by_replicas", lambda *_: False)
+        monkeypatch.setattr(replica_checks.divisors, "by_replicas", lambda *_: False)
     assert findings(program) == []
 
 
@@ -179,7 +179,7 @@ def test_what_reducing_one_array_makes_of_types() -> None:
 
 
 def test_what_replicas_may_reduce(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_checks.scaling, "by_replicas", lambda *_: False)
+    monkeypatch.setattr(replica_checks.divisors, "by_replicas", lambda *_: False)
 
     def observe(cell: tuple[Of, Reducing]) -> object:
         of, reducing = cell

@@ -16,7 +16,7 @@ from refdist import nest
 from refdist.array import tensor_types
 from refdist.array.convert import HoldsArray, on_host
 from refdist.array.replica_types import UNKNOWN, ReplicaType, has_type, program, source, type_of, typed
-from refdist.core import call_site, remarks, scaling
+from refdist.core import call_site, divisors, remarks
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
 from refdist.core.rules.table import Refusal
@@ -206,7 +206,7 @@ def _are_weighed(kinds: Sequence[ReplicaType]) -> bool:
 
 
 def _divisions(kind: ReplicaType) -> list[call_site.Place]:
-    return [place for step in scaling.DIVIDING for place in kind.places(step)]
+    return [place for step in divisors.DIVIDING for place in kind.places(step)]
 
 
 def _is_shared(values: Sequence[object]) -> bool:
@@ -243,7 +243,7 @@ def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
 def _are_of_sizes(kind: ReplicaType, divisions: int, total: int) -> bool:
     # Whether the text of all divisions tells that none is by the number of replicas.
     places = _divisions(kind)
-    return len(places) >= divisions and not any(scaling.is_by_replicas(
+    return len(places) >= divisions and not any(divisors.is_by_replicas(
         place.file, place.line, place.end_line, place.column, place.end_column, total) for place in places)
 
 
@@ -265,10 +265,10 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
     if not remarks.is_due(code, site):
         return
     files = {place.file for place in (*site, *kind.places())} | {program(sys._getframe(1)).f_code.co_filename}
-    if scaled and scaling.by_replicas(files, site, scaled, multiplied):
+    if scaled and divisors.by_replicas(files, site, scaled, multiplied):
         return
     # The mean of sums over equally many rows, divided by these, is the mean of all.
-    if multiplied and any(scaling.divides_by_length(place.file, place.line) for place in site):
+    if multiplied and any(divisors.divides_by_length(place.file, place.line) for place in site):
         return
     here = f"{attempted} ({site[0] if site else ''})"
     chain = " -> ".join([*kind.chain(), here]) if kind is not UNKNOWN else here

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from refdist.core import call_site, scaling
+from refdist.core import call_site, divisors
 from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
 
 _computes_for_the_program = True  # see core/tracebacks
@@ -566,14 +566,14 @@ def _divided_by_rows(frame: FrameType, number: float, kinds: Sequence[ReplicaTyp
     rows = dict.fromkeys([kind.rows, kind.rows // kind.per_row])
     if operation is Operation.MULTIPLY:
         place = call_site.of_one(frame.f_code, frame.f_lasti)
-        return next((count for count in rows if scaling.is_share(place, count, number, frame.f_locals,
-                                                                 frame.f_globals)), None)
+        return next((count for count in rows if divisors.is_share(place, count, number, frame.f_locals,
+                                                                  frame.f_globals)), None)
     if number not in rows and (not number or number % kind.rows):
         return None
     place = call_site.of_one(frame.f_code, frame.f_lasti)
     if number in rows:
-        return int(number) if scaling.is_by_length(place) else None
-    return kind.rows if scaling.is_by_size(place) else None
+        return int(number) if divisors.is_by_length(place) else None
+    return kind.rows if divisors.is_by_size(place) else None
 
 
 def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,

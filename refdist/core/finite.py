@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from refdist.core import call_site
+from refdist.core.divisors import INSTALLED
 from refdist.core.flow import Flow, Function, Key, Part, Program, name_of
-from refdist.core.scaling import INSTALLED
 
 # Names of functions: `isfinite`, `all_finite`, `has_nan`.
 _ASKING = re.compile(r"(\w*_)?(is|all|are|any|not|non|has)?_?(finite|nan|inf)|nan_to_num")

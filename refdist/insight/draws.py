@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refdist.core import call_site, context_stack
-from refdist.core.scaling import INSTALLED
+from refdist.core.divisors import INSTALLED
 from refdist.insight.imports import when_imported
 
 GLOBAL = "global"

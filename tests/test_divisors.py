@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from refdist.core import scaling
+from refdist.core import divisors
 from refdist.core.call_site import Place
 
 # Of each program the call of `all_reduce` or `assign` is asked about.
@@ -73,7 +73,7 @@ def divides(text: str, folder: Path, multiplied: bool = False) -> bool:
               and isinstance(node.func, ast.Attribute) and node.func.attr == (
                   "assign" if "# seed" in text else "all_reduce")][:1]
     place = Place(str(file), "", call.lineno, call.end_lineno, call.col_offset, call.end_col_offset)
-    return scaling.by_replicas([str(file)], (place,), 4, multiplied)
+    return divisors.by_replicas([str(file)], (place,), 4, multiplied)
 
 
 @pytest.mark.parametrize("case", DIVIDED)
@@ -97,7 +97,7 @@ def test_a_product_counts_where_a_mean_is_meant_as_a_sum(text: str, wanted: bool
 def test_of_what_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("g = c.all_reduce(g) if")
     place = Place(str(tmp_path / "program.py"), "", 1, 1, 4, 19)
-    assert scaling.by_replicas([place.file], (place,), 4, False)
+    assert divisors.by_replicas([place.file], (place,), 4, False)
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
@@ -107,7 +107,7 @@ def test_of_what_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
     ("x.sum() / x.shape[1]", False), ("x.sum() / x.size(1)", False), ("x.sum() / weight.sum()", False)])
 def test_what_is_a_number_of_rows(text: str, wanted: bool, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(f"def f(x, y):\n    return {text}\n")
-    assert scaling.is_by_length(Place(str(tmp_path / "program.py"), "f", 2, 2, 11, 11 + len(text))) == wanted
+    assert divisors.is_by_length(Place(str(tmp_path / "program.py"), "f", 2, 2, 11, 11 + len(text))) == wanted
     (tmp_path / "named.py").write_text(f"n, m = x.shape\ny = {text}\nz = x / n\nz = x / m")
-    assert scaling.is_by_length(Place(str(tmp_path / "named.py"), "", 3, 3, 4, 9))
-    assert not scaling.is_by_length(Place(str(tmp_path / "named.py"), "", 4, 4, 4, 9))
+    assert divisors.is_by_length(Place(str(tmp_path / "named.py"), "", 3, 3, 4, 9))
+    assert not divisors.is_by_length(Place(str(tmp_path / "named.py"), "", 4, 4, 4, 9))
