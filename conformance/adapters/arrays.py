@@ -17,6 +17,7 @@ from refdist.conformance.examples import Answer, Program
 from refdist.conformance.programs import size
 from refdist.conformance.results import Result
 from refdist.core import devices
+from refdist.tf.texts import TextTensor
 
 # The chapters whose results are on devices.  Other results may be on the host: rows of datasets that were not
 # distributed, numbers drawn outside replicas, and all on workers without GPUs, which have one replica.
@@ -60,6 +61,8 @@ class Arrays(Simulated):
         return super().run(program)
 
     def observe(self, value: object) -> Result:
+        if isinstance(value, TextTensor):
+            return self.observe(value.numpy())
         if self._looked_at and isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
             raise Leak(f"an array of NumPy's instead of one of the backend's: {value}")
         return super().observe(value)
