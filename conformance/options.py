@@ -85,8 +85,8 @@ OPTIONS: tuple[Option, ...] = (
         "help": "only cases that need this capability (docs/capabilities.md); may be repeated"}),
     ("--expected-failures", {
         "metavar": "FILE",
-        "help": "lines `case | part of the message | why` for cases that are known to fail; * in the name of a case "
-                "stands for anything; a line that is not true is an error"}),
+        "help": "lines `case | part of the message | why`; * stands for anything; "
+                "a line that is not true is an error"}),
     ("--bitwise", {"action": "store_true", "help": "floats must agree to the bit"}),
     ("--report", {"metavar": "FOLDER", "help": "write report.json, report.md, report.html and badge.json there"}),
 )

@@ -180,7 +180,7 @@ def test_what_the_error_advises_for_gathers_on_tpus_works() -> None:
         return np.arange(3.0)[:refdist.get_replica_context().replica_id_in_sync_group + 1]
 
     with pytest.raises(ValueError, match=r"RD07\] all_gather .*shape \(1,\).*shape \(2,\). On a TPU replicas gather "
-                       "arrays of one shape: pad or slice them to it; or return them from `run`, and gather them with "
+                       "arrays of one shape: pad or slice them to it; or return them from `run` and gather them with "
                        "`strategy.gather`."):
         strategy.run(lambda: refdist.get_replica_context().all_gather([rows()], axis=0))
     assert strategy.gather(strategy.run(rows), axis=0).tolist() == [0.0, 0.0, 1.0]

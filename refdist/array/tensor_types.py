@@ -126,6 +126,8 @@ def _mode(torch: Any) -> Any:
             return _backward(sys._getframe(1), function, args, kwargs)
         if name == "numpy":  # it computes nothing, and what it returns may depend on its caller
             return typed(function(*args, **kwargs), type_of(args[0]))
+        if isinstance(getattr(function, "__self__", None), property):  # so does a dtype, a shape or a device
+            return function(*args, **kwargs)
         result = computing(sys._getframe(1))(function, args, kwargs)
         for one in (*args, *kwargs.values()):
             if type(one) is torch.nn.Parameter:

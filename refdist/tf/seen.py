@@ -159,5 +159,5 @@ def _spec(spec: Any) -> str:
 
 def _dataset(dataset: Any) -> str:
     # Never calls a function of the program.
-    spec = dataset._facts.spec
+    spec = dataset._pipeline.facts.spec
     return "<Dataset of what a function of the program makes>" if callable(spec) else f"<Dataset element_spec={spec}>"
