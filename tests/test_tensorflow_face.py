@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import math
 import os
+import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -201,6 +204,8 @@ def test_a_replica_s_number_is_a_tensor_and_its_device_that_of_its_tensors(tf: A
     (lambda tf: tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), 0)[[1]], "RD25"),
     (lambda tf: tf.lookup.TextFileInitializer("/none", tf.string, -2, tf.int64, -1), "RD30"),
     (lambda tf: tf.io.read_file("/none"), "RD30"), (lambda tf: tf.io.decode_png("a"), "RD34.*no PNG"),
+    (lambda tf: tf.io.write_file("", "a"), "RD30"), (lambda tf: tf.io.write_file("a", ["b", "c"]), r"RD34.*\(2,\)"),
+    (lambda tf: tf.io.encode_jpeg(tf.ones([2, 2, 3])), "RD34.*float32"),
     (lambda tf: tf.io.decode_raw(["abc"], tf.int32), "RD34"), (lambda tf: tf.io.decode_csv("a", [0]), "RD34.*'a'"),
     (lambda tf: tf.io.decode_csv("1,2", [0]), "RD34.*2 columns"), (lambda tf: tf.io.parse_tensor("a", "int32"), "RD34"),
     (lambda tf: tf.io.parse_single_example(row(tf), {"y": tf.io.FixedLenFeature([2], tf.int64)}), "RD34.*1 value"),
@@ -216,6 +221,55 @@ def test_a_replica_s_number_is_a_tensor_and_its_device_that_of_its_tensors(tf: A
 def test_text_images_and_rows_that_cannot_be_are_errors(tf: Any, call: Callable[[Any], Any], text: str) -> None:
     with pytest.raises(refdist.errors.RefdistError, match=text):
         call(tf)
+
+
+def hostile(tf: Any) -> list[Any]:
+    """Arguments that most functions cannot use, among them what files hold, cut off."""
+    picture = tf.io.encode_png(np.zeros((2, 3, 3), np.uint8)).numpy()
+    return [None, 1, -1, 3.5, float("nan"), 10**30, True, "a", b"\xff\x00", b"", ["a", "b"], [["a"], ["b"]],
+            [[1, 2], [3]], np.zeros((2, 3)), np.array(["x", None], object), object(), {}, tf.float32, "no dtype",
+            tf.constant("abc"), tf.constant([1.0]), {"a": tf.io.FixedLenFeature([2], tf.int64)}, lambda x: x,
+            picture, picture[:20], picture[:-15], row(tf), row(tf)[:-2]]
+
+
+@needs_keras
+@pytest.mark.parametrize("path", ["strings", "io", "lookup", "train"])
+def test_arguments_that_cannot_be_used_are_errors_that_say_so(tf: Any, path: str, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some of them write files
+    draw, values = random.Random(path), hostile(tf)
+    made = {name: function for name, function in vars(getattr(tf, path)).items()
+            if callable(function) and name[0] != "_"}
+    assert len(made) > 3
+    refused = 0
+    for name, function in made.items():
+        parameters = inspect.signature(function).parameters.values()
+        fewest = sum(parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+                     for parameter in parameters)
+        for _ in range(60):
+            given = [draw.choice(values) for _ in range(draw.randint(fewest, min(len(parameters), fewest + 2)))]
+            try:
+                function(*given)
+            except refdist.errors.RefdistError as error:
+                refused += 1
+                assert re.match(r"\[RD\d\d\] ", str(error))
+            except BaseException as error:
+                raise AssertionError(f"tf.{path}.{name}{tuple(given)}") from error
+    assert refused > 30
+
+
+@needs_keras
+def test_a_table_is_made_of_a_file_in_both_directions(tf: Any, tmp_path: Path) -> None:
+    words, index = tmp_path / "words.txt", tf.lookup.TextFileIndex
+    words.write_text("a\nb\nc\n")
+    numbers = tf.lookup.StaticHashTable(tf.lookup.TextFileInitializer(
+        str(words), tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER), -1)
+    texts = tf.lookup.StaticHashTable(tf.lookup.TextFileInitializer(
+        str(words), tf.int64, index.LINE_NUMBER, tf.string, index.WHOLE_LINE), "?")
+    assert numbers.lookup(tf.constant(["c", "z"])).numpy().tolist() == [2, -1]
+    assert texts.lookup(tf.constant([0, 2, 7], tf.int64)).numpy().tolist() == [b"a", b"c", b"?"]
+    without_words = tf.lookup.StaticVocabularyTable(None, 3, lookup_key_dtype=tf.string)
+    assert without_words.lookup(tf.constant(["x", "y"])).numpy().tolist() == [2, 2]  # as in TensorFlow 2.21
 
 
 @needs_keras

@@ -51,23 +51,28 @@ random = _Namespace("random", _random, {"experimental": _Namespace("random.exper
 math, linalg = map(_Namespace, ("math", "linalg"))
 dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half": DTYPES["float16"],
                                    "double": DTYPES["float64"], **DTYPES})
-_PICTURES = {name: getattr(_pictures, name) for name in (
-    "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png")}
+
+
+def _part(path: str, module: ModuleType, *names: str) -> dict[str, Any]:
+    return {name: _names.checked(getattr(module, name), f"tf.{path}.{name}") for name in names}
+
+
+_PICTURES = _part("io", _pictures, "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png")
 io = _Namespace("io", own={
     "gfile": _Namespace("io.gfile", _files), **_PICTURES,
-    **{name: getattr(_files, name) for name in ("matching_files", "read_file", "write_file")},
-    **{name: getattr(_records, name) for name in (
-        "FixedLenFeature", "TFRecordOptions", "TFRecordWriter", "decode_csv", "decode_raw", "parse_example",
-        "parse_single_example", "parse_tensor", "serialize_tensor")}})
+    **_part("io", _files, "matching_files", "read_file", "write_file"),
+    **_part("io", _records, "FixedLenFeature", "TFRecordOptions", "TFRecordWriter", "decode_csv", "decode_raw",
+            "parse_example", "parse_single_example", "parse_tensor", "serialize_tensor")})
 image = _Namespace("image", own=_PICTURES)
-strings = _Namespace("strings", _strings)
+strings = _Namespace("strings", own=_part("strings", _strings, *_strings.__all__))
 lookup = _Namespace("lookup", own={
-    **{name: getattr(_lookup, name) for name in (
-        "KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable", "TextFileIndex",
-        "TextFileInitializer")},
-    "experimental": _Namespace("lookup.experimental", own={"MutableHashTable": _lookup.MutableHashTable})})
-train = _Namespace("train", _train, {name: getattr(_records, name) for name in (
-    "BytesList", "Example", "Feature", "Features", "FloatList", "Int64List")})
+    **_part("lookup", _lookup, "KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable",
+            "TextFileInitializer"),
+    "TextFileIndex": _lookup.TextFileIndex,
+    "experimental": _Namespace(
+        "lookup.experimental", own=_part("lookup.experimental", _lookup, "MutableHashTable"))})
+train = _Namespace("train", _train, _part(
+    "train", _records, "BytesList", "Example", "Feature", "Features", "FloatList", "Int64List"))
 
 bool, string, bfloat16 = DTYPES["bool"], DTYPES["string"], DTYPES["bfloat16"]
 float16, float32, float64 = DTYPES["float16"], DTYPES["float32"], DTYPES["float64"]

@@ -145,14 +145,21 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
         name: without effect.
 
     Raises:
-        OSError: it cannot be written.
+        RD25: `contents` is no text.  RD30: the file cannot be written.  RD34: `contents` has dimensions.
 
     Source: tf.io.write_file.
     """
-    path = text_of(filename)
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(array_of(contents, "tf.io.write_file")[()])
+    path, text = text_of(filename), array_of(contents, "tf.io.write_file")
+    if text.ndim:
+        raise errors.error("RD34", "tf.io.write_file", f"contents has shape {text.shape}", "Pass one text.",
+                           kind=errors.InvalidArgumentError)
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(text[()])
+    except OSError as error:
+        raise errors.error("RD30", "tf.io.write_file", f"{path} cannot be written: {error.strerror}",
+                           kind=errors.NotFoundError) from error
 
 
 def matching_files(pattern: Any, name: str | None = None) -> Any:

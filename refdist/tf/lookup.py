@@ -9,6 +9,7 @@ import numpy as np
 
 from refdist import disk, errors
 from refdist.array.convert import HoldsArray, to_numpy
+from refdist.core.integers import integer
 from refdist.tf.dtypes import DType, as_dtype
 from refdist.tf.fingerprints import fingerprint
 from refdist.tf.texts import TextTensor, array_of, is_text, numbers
@@ -41,6 +42,11 @@ def _tensor(array: Any) -> Any:
 
 def _type(array: Any) -> DType:
     return as_dtype("string" if array.dtype == object else array.dtype)
+
+
+def _empty(dtype: Any) -> Any:
+    kind = as_dtype(dtype)
+    return np.empty(0, object if kind.name == "string" else kind.dtype)
 
 
 class KeyValueTensorInitializer:
@@ -102,17 +108,17 @@ class TextFileInitializer(KeyValueTensorInitializer):
             kind = as_dtype(dtype)
             if index == TextFileIndex.LINE_NUMBER:
                 return np.arange(len(lines)) + value_index_offset
-            texts = lines
+            cells = lines
             if index != TextFileIndex.WHOLE_LINE:
                 rows = [line.split(delimiter.encode()) for line in lines]
                 if any(index >= len(row) for row in rows):
                     raise errors.error("RD34", attempted, f"a line of {filename} has no column {index}",
                                        "Pass the delimiter of the file.", kind=errors.InvalidArgumentError)
-                texts = [row[index] for row in rows]
-            return texts if kind.name == "string" else np.array(texts).astype(kind.dtype)
+                cells = [row[index] for row in rows]
+            array = np.array(cells, object)
+            return array if kind.name == "string" else array.astype(kind.dtype)
 
-        super().__init__(column(key_index, key_dtype) or np.empty(0, object), column(value_index, value_dtype),
-                         key_dtype, value_dtype)
+        super().__init__(column(key_index, key_dtype), column(value_index, value_dtype), key_dtype, value_dtype)
 
 
 class StaticHashTable:
@@ -131,13 +137,16 @@ class StaticHashTable:
     [1, -1]
 
     Raises:
-        RD34: one key with two values.
+        RD25: no initializer.  RD34: one key with two values.
 
     Source: tf.lookup.StaticHashTable.
     """
 
     def __init__(self, initializer: KeyValueTensorInitializer, default_value: Any, name: str | None = None,
                  experimental_is_anonymous: bool = False) -> None:
+        if not isinstance(initializer, KeyValueTensorInitializer):
+            raise errors.error("RD25", f"tf.lookup.{type(self).__name__}", f"got {errors.type_of(initializer)}",
+                               "Pass a tf.lookup.KeyValueTensorInitializer or TextFileInitializer.")
         self.name = name or "hash_table"
         self._values: dict[Any, Any] = {}
         self._kinds = initializer.keys.dtype, initializer.values.dtype
@@ -222,23 +231,26 @@ class StaticVocabularyTable(StaticHashTable):
     Args:
         initializer: the keys, and their numbers, int64; None for none.
         num_oov_buckets: how many numbers there are for keys that are not there, which are told apart by a hash.
-        lookup_key_dtype: without effect.
+        lookup_key_dtype: the dtype of the keys, where there is no initializer.
         name: without effect.
         experimental_is_anonymous: without effect.
 
     Raises:
-        RD34: fewer than one such number.
+        RD25: something else than an initializer or a number.  RD34: fewer than one such number.
 
     Source: tf.lookup.StaticVocabularyTable.
     """
 
-    def __init__(self, initializer: KeyValueTensorInitializer, num_oov_buckets: int, lookup_key_dtype: Any = None,
-                 name: str | None = None, experimental_is_anonymous: bool = False) -> None:
-        if num_oov_buckets < 1:
+    def __init__(self, initializer: KeyValueTensorInitializer | None, num_oov_buckets: int,
+                 lookup_key_dtype: Any = None, name: str | None = None,
+                 experimental_is_anonymous: bool = False) -> None:
+        self._buckets = integer(num_oov_buckets, "num_oov_buckets", "tf.lookup.StaticVocabularyTable")
+        if self._buckets < 1:
             raise errors.error("RD34", "tf.lookup.StaticVocabularyTable", f"num_oov_buckets is {num_oov_buckets}",
                                "Pass 1 or more.")
-        self._buckets = num_oov_buckets
-        super().__init__(initializer, len(initializer.keys), name)
+        if initializer is None:
+            initializer = KeyValueTensorInitializer(_empty(lookup_key_dtype or "string"), _empty("int64"))
+        super().__init__(initializer, 0, name)
 
     def _value(self, key: Any) -> Any:
         own = self._values.get(key)
@@ -268,9 +280,7 @@ class MutableHashTable(StaticHashTable):
 
     def __init__(self, key_dtype: Any, value_dtype: Any, default_value: Any, name: str = "MutableHashTable",
                  checkpoint: bool = True, experimental_is_anonymous: bool = False) -> None:
-        empty = [np.empty(0, object) if as_dtype(kind).name == "string" else np.empty(0, as_dtype(kind).dtype)
-                 for kind in (key_dtype, value_dtype)]
-        super().__init__(KeyValueTensorInitializer(empty[0], empty[1]), default_value, name)
+        super().__init__(KeyValueTensorInitializer(_empty(key_dtype), _empty(value_dtype)), default_value, name)
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> None:
         """Gives keys values.

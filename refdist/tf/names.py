@@ -5,6 +5,9 @@ Nothing is imported for a name before a program asks for it: Keras and PyTorch t
 
 from __future__ import annotations
 
+import functools
+import struct
+import zlib
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -58,6 +61,33 @@ class Namespace(ModuleType):
         below = {path.rpartition(".")[2] for path in operations.OPERATIONS if path.rpartition(".")[0] == self._path}
         return sorted({*(name for name in vars(self) if name[0] != "_"), *(dir(self._base) if self._base else ()),
                        *below})
+
+
+def checked(value: Any, path: str) -> Any:
+    """A function whose errors about its arguments name it; a class whose constructor's do.
+
+    What computes raises whatever Python, NumPy or a library of tensors says of an argument that it cannot use.
+
+    Args:
+        value: a function that calls none of the program's, or a class.
+        path: its place, such as "tf.strings.lower".
+    """
+    if isinstance(value, type):
+        value.__init__ = checked(value.__init__, path)  # type: ignore[misc]
+        return value
+
+    @functools.wraps(value)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return value(*args, **kwargs)
+        except errors.RefdistError:
+            raise
+        except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, struct.error, zlib.error) as error:
+            code = "RD25" if isinstance(error, (TypeError, AttributeError)) else "RD34"
+            raise errors.error(code, path, f"{type(error).__name__}: {error}", f"Pass what `help({path})` names.",
+                               kind=errors.InvalidTypeError if code == "RD25" else errors.InvalidArgumentError
+                               ) from error
+    return call
 
 
 def _refuse(module: ModuleType, name: str, path: str) -> object:

@@ -1,5 +1,7 @@
 """Files of pictures: PNG with NumPy and zlib, JPEG with the package Pillow.
 
+Pillow reads PNGs, too, but those of 16 bits and three colours with 8, where TensorFlow has 16.
+
 Source: Portable Network Graphics, W3C Recommendation of 2003, for the chunks and the five filters of rows.
 """
 
@@ -28,7 +30,7 @@ _PALETTE = 3
 _GREY = np.array([9798, 19235, 3735])
 
 
-def _chunks(data: bytes, attempted: str) -> Iterator[tuple[bytes, bytes]]:
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     place = len(_SIGNATURE)
     while place + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, place)
@@ -42,7 +44,7 @@ def _png(data: bytes, attempted: str) -> Any:
         raise errors.error("RD34", attempted, "the bytes are no PNG", "Pass what a file of that kind holds.",
                            kind=errors.InvalidArgumentError)
     parts: dict[bytes, bytes] = {}
-    for kind, content in _chunks(data, attempted):
+    for kind, content in _chunks(data):
         parts[kind] = parts.get(kind, b"") + content
     width, height, depth, colours, _, _, interlaced = struct.unpack(">IIBBBBB", parts[b"IHDR"])
     if interlaced:
@@ -207,11 +209,15 @@ def encode_jpeg(image: Any, format: str = "", quality: int = 95, name: str | Non
         name: without effect.
 
     Raises:
-        RD27: Pillow is not installed.
+        RD27: Pillow is not installed.  RD34: another shape or dtype.
 
     Source: tf.io.encode_jpeg.
     """
     pixels, file = np.asarray(tensor(image)), io.BytesIO()
+    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3) or pixels.dtype != np.uint8:
+        raise errors.error("RD34", "tf.io.encode_jpeg", f"the picture has shape {pixels.shape} and dtype "
+                           f"{pixels.dtype}", "Pass [height, width, 1 or 3] of uint8.",
+                           kind=errors.InvalidArgumentError)
     _pillow("tf.io.encode_jpeg").fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(
         file, "JPEG", quality=quality)
     return TextTensor(file.getvalue())

@@ -12,6 +12,9 @@ from refdist.tf.conversion import tensor
 from refdist.tf.fingerprints import fingerprint
 from refdist.tf.texts import DTypeName, TextTensor, array_of, each, numbers
 
+__all__ = ["as_string", "bytes_split", "format", "join", "length", "lower", "reduce_join", "regex_full_match",
+           "regex_replace", "split", "strip", "substr", "to_hash_bucket_fast", "to_number", "unicode_split", "upper"]
+
 _UNITS = ("BYTE", "UTF8_CHAR")
 
 
