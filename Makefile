@@ -30,11 +30,11 @@ $(VENV)/.made: setup.cfg setup.py
 demo: $(VENV)/.made
 	$(BIN)/python examples/digits.py --replicas 4
 
-# All tests; about a quarter of an hour on two cores, beside other work.
+# All tests; ten minutes on two idle cores, more beside other work.
 test: $(VENV)/.made
 	$(BIN)/python $(PYTEST)
 
-# For the daily loop, 90 seconds on two cores: every case of the specification, and the tests that
+# For the daily loop, two minutes on two cores: every case of the specification, and the tests that
 # start no processes.
 check: $(VENV)/.made
 	$(BIN)/python $(PYTEST) -x -m "not slow and not worlds"

@@ -238,6 +238,7 @@ def labels_of_two() -> Any:
     (lambda x, y: np.average(x[:, 0], weights=np.float32([1, 2])), Of.UNKNOWN),
     (lambda x, y: np.nanmean(x, axis=0), Of.MEAN),
     (lambda x, y: np.hstack([x, np.ones((2, 1), np.float32)]).sum(axis=0), Of.SUM),
+    (lambda x, y: np.hstack(tup=[x, x]), Of.UNKNOWN),
     (lambda x, y: np.concatenate([x, y[:, None]], axis=1).mean(), Of.MEAN),
     (lambda x, y: np.vstack([x, x]), Of.UNKNOWN), (lambda x, y: np.stack([x[:, 0], y], axis=1), Of.UNKNOWN),
     (lambda x, y: np.concatenate([x[::2], x[:1]], axis=1), Of.ROWS),

@@ -100,12 +100,12 @@ class ReplicaType:
 
     def places(self, step: str = "") -> list[call_site.Place]:
         """The lines of the steps, or of those with a name."""
-        found, here = [], self
+        places, here = [], self
         while True:
             if here._code is not None and (not step or here._step == step):
-                found.append(call_site.of_one(here._code, here._at))
+                places.append(call_site.of_one(here._code, here._at))
             if here._before is None:
-                return found
+                return places
             here = here._before
 
     @property
@@ -193,9 +193,9 @@ def typed(array: Any, kind: ReplicaType) -> Any:
 
 
 def _scalar(scalar: Any, number: Any, kind: ReplicaType) -> Any:
-    found = scalar(number)
-    found._plain, found._type = number, kind
-    return found
+    with_type = scalar(number)
+    with_type._plain, with_type._type = number, kind
+    return with_type
 
 
 def plain(value: Any) -> Any:
@@ -220,15 +220,15 @@ class Typed(np.ndarray):
         return func(*_all_plain(args), **_plain_values(kwargs))
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.view(np.ndarray)[_all_plain(key)]
+        taken = self.view(np.ndarray)[_all_plain(key)]
         if self._type is UNKNOWN:
-            return found
+            return taken
         known = _key_of(key)
         if known is None:
-            return typed(found, chosen(sys._getframe(1), self, key, found))
+            return typed(taken, chosen(sys._getframe(1), self, key, taken))
         frame = sys._getframe(1)
         here = self._type, self.shape, known, id(frame.f_code), frame.f_lasti
-        return typed(found, _kept.get(here) or _keep(here, chosen(frame, self, key, found)))
+        return typed(taken, _kept.get(here) or _keep(here, chosen(frame, self, key, taken)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.view(np.ndarray)[_all_plain(key)] = plain(value)
@@ -419,29 +419,29 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
         # The operands without their types; and the ufunc, the type and shape of each, or the number, or None.
         operands: list[Any] = []
         key: list[Hashable] = [ufunc]
-        for i, one in enumerate(inputs):
-            kind_of_one = type(one)
-            if kind_of_one is Typed:
-                operands.append(one.view(np.ndarray))
-                key.append(one._type)
-                key.append(one.shape)
-            elif kind_of_one is np.ndarray:
-                operands.append(one)
-                key.append(one.shape)
-                if ufunc in _ADDING and one.size <= _LOOKED_AT and not one.any():  # something is added to zeros
-                    inputs = [*inputs[:i], typed(one, ZEROS), *inputs[i + 1:]]
-                    key[-1] = ZEROS, one.shape
-            elif isinstance(one, _Scalar):
-                operands.append(one._plain)
-                key.append(one._type)
-            elif isinstance(one, _NUMBER):
-                operands.append(one)
-                key.append(one)
-            elif _computes_itself(one):
+        for i, operand in enumerate(inputs):
+            class_of_operand = type(operand)
+            if class_of_operand is Typed:
+                operands.append(operand.view(np.ndarray))
+                key.append(operand._type)
+                key.append(operand.shape)
+            elif class_of_operand is np.ndarray:
+                operands.append(operand)
+                key.append(operand.shape)
+                if ufunc in _ADDING and operand.size <= _LOOKED_AT and not operand.any():  # something is added to zeros
+                    inputs = [*inputs[:i], typed(operand, ZEROS), *inputs[i + 1:]]
+                    key[-1] = ZEROS, operand.shape
+            elif isinstance(operand, _Scalar):
+                operands.append(operand._plain)
+                key.append(operand._type)
+            elif isinstance(operand, _NUMBER):
+                operands.append(operand)
+                key.append(operand)
+            elif _computes_itself(operand):
                 return NotImplemented  # a variable: it computes with what it reads, which has a type
             else:
-                operands.append(one)
-                key.append(one.shape if isinstance(one, np.ndarray) else None)
+                operands.append(operand)
+                key.append(operand.shape if isinstance(operand, np.ndarray) else None)
         here = id(frame.f_code), frame.f_lasti
         call = _calls.get(here)
         result = (computing(frame) if call is None else call[0])(ufunc, operands, options)
@@ -469,9 +469,9 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
             return None
     if not out:
         return result if type(result) is tuple else typed(result, kind)
-    for one in out:
-        if isinstance(one, Typed):
-            one._type = kind
+    for array in out:
+        if isinstance(array, Typed):
+            array._type = kind
     if len(out) > 1:
         return out
     # `total += x`, where total was a plain array.
@@ -510,11 +510,11 @@ def _elementwise(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: An
 
 def combined(frame: FrameType, operation: Operation, step: str, inputs: Sequence[Any], result: Any) -> ReplicaType:
     """The type of what an operation on items gives."""
-    kinds = [type_of(one) for one in inputs]
+    kinds = [type_of(operand) for operand in inputs]
     if len(inputs) == 2:
-        for one, other, kind in zip(inputs, inputs[::-1], kinds[::-1], strict=True):
-            number = float(one) if type_of(one) is UNKNOWN and isinstance(one, _NUMBER) else None
-            if operation is Operation.ADD and (type_of(one) is ZEROS or number == 0):  # as in sum()
+        for operand, other, kind in zip(inputs, inputs[::-1], kinds[::-1], strict=True):
+            number = float(operand) if type_of(operand) is UNKNOWN and isinstance(operand, _NUMBER) else None
+            if operation is Operation.ADD and (type_of(operand) is ZEROS or number == 0):  # as in sum()
                 return kind if kind.of is not Of.ROWS or np.shape(result) == _shape(other) else UNKNOWN
             # What keeps a divisor from being zero: `count + 1e-8`, `maximum(count, 1)`.
             if number is not None and kind.of is Of.SUM and (
@@ -538,13 +538,13 @@ def _numbers(frame: FrameType, inputs: Sequence[Any], kinds: Sequence[ReplicaTyp
     # that can be compared.
     numbers: Numbers = ()
     lengths = 0
-    for one, kind in zip(inputs, kinds, strict=True):
+    for operand, kind in zip(inputs, kinds, strict=True):
         numbers += kind.numbers
         lengths += kind.lengths
-        if kind is UNKNOWN and isinstance(one, (int, float, complex, np.generic)):
-            if np.iscomplexobj(one):
+        if kind is UNKNOWN and isinstance(operand, (int, float, complex, np.generic)):
+            if np.iscomplexobj(operand):
                 return None
-            number = float(one)  # type: ignore[arg-type]
+            number = float(operand)  # type: ignore[arg-type]
             rows = _divided_by_rows(frame, number, [other for other in kinds if other is not kind], operation)
             if rows is not None:
                 lengths += 1
@@ -605,7 +605,7 @@ def _all_captured(kinds: Sequence[ReplicaType]) -> int:
 
 def product(frame: FrameType, inputs: Sequence[Any], result: Any) -> ReplicaType:
     """Of a matrix product, which sums along the last axis of the first operand, and the last but one of the second."""
-    first, second = (type_of(one) for one in inputs)
+    first, second = (type_of(operand) for operand in inputs)
     numbers = _numbers(frame, inputs, (first, second), Operation.MULTIPLY)
     along_second = 1 if np.ndim(inputs[1]) == 1 else 2
     if first.of is Of.ROWS and second.of is Of.ROWS:
@@ -635,13 +635,14 @@ def along(frame: FrameType, array: Any, how: Along, axis: Any, keepdims: bool, s
 
 def _reduced(frame: FrameType, ufunc: np.ufunc, array: Typed, axis: Any, dtype: Any, keepdims: Any, how: Along,
              step: str) -> Any:
-    found = computing(frame)(ufunc.reduce, (array.view(np.ndarray), axis, dtype, None, keepdims), {})
-    return typed(found, along(frame, array, how, axis, keepdims is True, step))
+    reduced = computing(frame)(ufunc.reduce, (array.view(np.ndarray), axis, dtype, None, keepdims), {})
+    return typed(reduced, along(frame, array, how, axis, keepdims is True, step))
 
 
 def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any, keepdims: bool,
            step: str) -> ReplicaType:
-    axes = set(range(ndim)) if axis is None else {one % ndim for one in (axis if isinstance(axis, tuple) else (axis,))}
+    numbers = axis if isinstance(axis, tuple) else (axis,)
+    axes = set(range(ndim)) if axis is None else {number % ndim for number in numbers}
     back = kind.back
     if kind.of is Of.ROWS:
         row_axis = ndim - kind.back
@@ -651,7 +652,7 @@ def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any
             how = {Along.SUM_OF_ROWS: Along.SUM_OF_ITEMS, Along.MEAN_OF_ROWS: Along.MEAN_OF_ITEMS}.get(how, how)
             if how is Along.OTHER:  # of the items of each row
                 how = Along.SUM_OF_ITEMS
-            back = back if keepdims else back - sum(one > row_axis for one in axes)
+            back = back if keepdims else back - sum(reduced_axis > row_axis for reduced_axis in axes)
     return ReplicaType(ALONG[kind.of][how], step, frame, kind, kind.rows, back, kind.numbers, kind.reduced,
                        kind.variable, kind.per_row, kind.captured, kind.lengths)
 
@@ -668,51 +669,51 @@ def _moved(kind: ReplicaType, back: int) -> ReplicaType:
     return _kept[key]
 
 
-def chosen(frame: FrameType, array: Any, key: Any, found: Any) -> ReplicaType:
-    """Of `array[key]`, which is `found`."""
+def chosen(frame: FrameType, array: Any, key: Any, taken: Any) -> ReplicaType:
+    """Of `array[key]`, which is `taken`."""
     kind, ndim = type_of(array), array.ndim
     if kind.of is Of.SAME:
         return _items_of_the_same(kind, key if isinstance(key, tuple) else (key,))
     if kind.of is not Of.ROWS:
         return kind
     parts = list(key) if isinstance(key, tuple) else [key]
-    arrays = [one for one in parts if isinstance(one, list) or has_type(one)]
-    if any(one is Ellipsis for one in parts):
-        at = next(i for i, one in enumerate(parts) if one is Ellipsis)
-        given = sum(one is not None for one in parts) - 1
+    arrays = [part for part in parts if isinstance(part, list) or has_type(part)]
+    if any(part is Ellipsis for part in parts):
+        at = next(i for i, part in enumerate(parts) if part is Ellipsis)
+        given = sum(part is not None for part in parts) - 1
         parts[at:at + 1] = [slice(None)] * (ndim - given)
-    used = sum(one is not None for one in parts)
+    used = sum(part is not None for part in parts)
     parts += [slice(None)] * (ndim - used)
-    if len(parts) != ndim + sum(one is None for one in parts):
+    if len(parts) != ndim + sum(part is None for part in parts):
         return _moved(kind, 0)
     row_axis, axis, back, reached = ndim - kind.back, 0, 0, False
     row_key: Any = None
-    for one in parts:
+    for part in parts:
         if reached:
-            back += one is None or isinstance(one, slice)
-        if one is not None:
+            back += part is None or isinstance(part, slice)
+        if part is not None:
             if axis == row_axis:
-                reached, row_key, back = True, one, 1
+                reached, row_key, back = True, part, 1
             axis += 1
     if len(arrays) > 1:
         # One item of each row, as in p[np.arange(n), labels].
-        aligned = row_axis == 0 and len(arrays) == ndim and all(_shape(one) == (kind.rows,) for one in arrays)
-        return _moved(kind, found.ndim if aligned else 0)
+        aligned = row_axis == 0 and len(arrays) == ndim and all(_shape(part) == (kind.rows,) for part in arrays)
+        return _moved(kind, taken.ndim if aligned else 0)
     if isinstance(row_key, slice) and row_key == slice(None):
         return _moved(kind, 0 if arrays else back)
     if row_axis == 0 and key is row_key and _is_mask(key):  # of some leading axes, as losses[mask] of each token
-        back = found.ndim
-    elif not (isinstance(row_key, slice) or (has_type(row_key) and row_key.ndim == 1)) or not 0 < back <= found.ndim:
+        back = taken.ndim
+    elif not (isinstance(row_key, slice) or (has_type(row_key) and row_key.ndim == 1)) or not 0 < back <= taken.ndim:
         return _moved(kind, 0)
-    return ReplicaType(Of.ROWS, "some of the rows", program(frame), kind, found.shape[found.ndim - back], back,
+    return ReplicaType(Of.ROWS, "some of the rows", program(frame), kind, taken.shape[taken.ndim - back], back,
                        kind.numbers, captured=kind.captured, lengths=kind.lengths)
 
 
 def _items_of_the_same(kind: ReplicaType, key: tuple[Any, ...]) -> ReplicaType:
     # Which items a replica takes may depend on the replica.
-    if all(one is None or one is Ellipsis or (type(one) is slice and one == slice(None)) for one in key):
+    if all(part is None or part is Ellipsis or (type(part) is slice and part == slice(None)) for part in key):
         return kind
-    if not all(one is None or one is Ellipsis or isinstance(one, (int, np.integer, slice)) for one in key):
+    if not all(part is None or part is Ellipsis or isinstance(part, (int, np.integer, slice)) for part in key):
         return UNKNOWN
     known = kind, repr(key)
     if known not in _kept:
@@ -725,13 +726,13 @@ def _items_of_the_same(kind: ReplicaType, key: tuple[Any, ...]) -> ReplicaType:
 def _key_of(key: Any) -> Hashable | None:
     # What there is to know of a key, beside its numbers, for the type of what it takes; None where that is too much.
     parts: list[Hashable] = []
-    for one in key if type(key) is tuple else (key,):
-        if one is None or one is Ellipsis or type(one) is int:
-            parts.append(one)
-        elif type(one) is slice:
-            parts.append((one.start, one.stop, one.step))
-        elif type(one) is np.ndarray and one.dtype != bool:  # a mask takes more or fewer
-            parts.append((one.dtype.char, one.shape))
+    for part in key if type(key) is tuple else (key,):
+        if part is None or part is Ellipsis or type(part) is int:
+            parts.append(part)
+        elif type(part) is slice:
+            parts.append((part.start, part.stop, part.step))
+        elif type(part) is np.ndarray and part.dtype != bool:  # a mask takes more or fewer
+            parts.append((part.dtype.char, part.shape))
         else:
             return None
     return type(key) is tuple, *parts
@@ -752,10 +753,10 @@ def transposed(array: Any, order: Sequence[int]) -> ReplicaType:
 
 
 def _transpose(a: Any, axes: Any = None) -> Any:
-    found = plain(a).transpose(axes)
-    ndim = found.ndim
-    order = [one % ndim for one in axes] if axes is not None else list(range(ndim))[::-1]
-    return typed(found, transposed(a, order))
+    turned = plain(a).transpose(axes)
+    ndim = turned.ndim
+    order = [number % ndim for number in axes] if axes is not None else list(range(ndim))[::-1]
+    return typed(turned, transposed(a, order))
 
 
 def gradient(frame: FrameType, kind: ReplicaType) -> ReplicaType:
@@ -786,8 +787,8 @@ def reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:
 
 
 def _reshape(a: Any, shape: Any, *args: Any, **options: Any) -> Any:
-    found = np.reshape(plain(a), shape, *args, **options)
-    return typed(found, reshaped(a, found.shape))
+    array = np.reshape(plain(a), shape, *args, **options)
+    return typed(array, reshaped(a, array.shape))
 
 
 def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **options: Any) -> Any:
@@ -811,10 +812,10 @@ def _of_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(a: Any, axis: Any = None, *args: Any, keepdims: Any = False, **options: Any) -> Any:
         if keepdims is not False:
             options["keepdims"] = keepdims
-        found = computing(sys._getframe(1))(function, (plain(a), axis, *map(plain, args)), _plain_values(options))
+        reduced = computing(sys._getframe(1))(function, (plain(a), axis, *map(plain, args)), _plain_values(options))
         if args or {*options} - {"keepdims", "ddof", "correction"}:
-            return found
-        return typed(found, along(sys._getframe(1), a, Along.OTHER, axis, keepdims is True, name))
+            return reduced
+        return typed(reduced, along(sys._getframe(1), a, Along.OTHER, axis, keepdims is True, name))
     return call
 
 
@@ -826,17 +827,19 @@ def _average(a: Any, axis: Any = None, weights: Any = None, returned: Any = Fals
     if weights is None and returned is False:
         return _mean(a, axis, keepdims=keepdims)
     options = {} if keepdims is False else {"keepdims": keepdims}
-    found = computing(sys._getframe(1))(np.average, (plain(a), axis, plain(weights), returned), options)
+    average = computing(sys._getframe(1))(np.average, (plain(a), axis, plain(weights), returned), options)
     if returned is not False or type_of(a).of is not Of.ROWS or type_of(weights).of is not Of.ROWS:
-        return found
-    return typed(found, along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "average"))
+        return average
+    return typed(average, along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, keepdims is True, "average"))
 
 
 def _joined(function: Callable[..., Any]) -> Callable[..., Any]:
     # A function of NumPy's that joins several arrays.
-    def call(arrays: Sequence[Any], *args: Any, **options: Any) -> Any:
-        parts = list(arrays)
-        found = computing(sys._getframe(1))(function, ([*map(plain, parts)], *args), _plain_values(options))
+    def call(*given: Any, **options: Any) -> Any:
+        if not given:  # the arrays are given by a name, which is another one for each function
+            return function(**_plain_values(options))
+        parts, args = list(given[0]), given[1:]
+        joined = computing(sys._getframe(1))(function, ([*map(plain, parts)], *args), _plain_values(options))
         kinds = [type_of(part) for part in parts]
         first = next((kind for kind in kinds if kind.of is Of.ROWS), kinds[0])
         axis = options.get("axis", args[0] if args else 0)
@@ -844,19 +847,19 @@ def _joined(function: Callable[..., Any]) -> Callable[..., Any]:
             # Along another axis, beside what is of the same rows, or of nothing that is known.
             alike = all(kind.of not in (Of.ROWS, Of.DIFFERS) or (kind.rows, kind.back, kind.per_row) == (
                 first.rows, first.back, first.per_row) for kind in kinds)
-            kept = alike and found.ndim == first.back and found.shape[0] == first.rows
+            kept = alike and joined.ndim == first.back and joined.shape[0] == first.rows
             kind = first if kept else UNKNOWN
         else:
             kind = first if axis is not None and all(kind is first for kind in kinds) else UNKNOWN
-        return typed(found, kind)
+        return typed(joined, kind)
     return call
 
 
 def _einsum(*operands: Any, **options: Any) -> Any:
-    found = computing(sys._getframe(1))(np.einsum, _all_plain(operands), _plain_values(options))
+    product = computing(sys._getframe(1))(np.einsum, _all_plain(operands), _plain_values(options))
     subscripts, arrays = operands[0], operands[1:]
     if type(subscripts) is not str or "." in subscripts or "->" not in subscripts or options:
-        return found
+        return product
     names, _, result = subscripts.replace(" ", "").partition("->")
     kinds = [type_of(array) for array in arrays]
     of_rows = {letters[len(letters) - kind.back] for letters, kind in zip(names.split(","), kinds, strict=True)
@@ -865,25 +868,25 @@ def _einsum(*operands: Any, **options: Any) -> Any:
         kind.of in (Of.ROWS, Of.SAME) or not {*letters} & of_rows
         for letters, kind in zip(names.split(","), kinds, strict=True))
     if not alike or len({kind.rows for kind in kinds if kind.of is Of.ROWS}) > 1:
-        return found
+        return product
     letter, frame = of_rows.pop(), program(sys._getframe(1))
     kept = letter in result
     of = Of.ROWS if kept else ALONG[Of.ROWS][Along.SUM_OF_ROWS]
     known = [kind for kind in kinds if kind.of is Of.ROWS]
     numbers = sum((kind.numbers for kind in known), ()), sum(kind.lengths for kind in known)
-    return typed(found, _from(frame, of, kinds, "einsum", found, numbers,
+    return typed(product, _from(frame, of, kinds, "einsum", product, numbers,
                               len(result) - result.index(letter) if kept else None))
 
 
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    found = computing(sys._getframe(1))(np.linalg.norm, (plain(x), ord, axis, keepdims), {})
-    return typed(found, along(sys._getframe(1), x, Along.OTHER, axis, keepdims, "norm"))
+    norm = computing(sys._getframe(1))(np.linalg.norm, (plain(x), ord, axis, keepdims), {})
+    return typed(norm, along(sys._getframe(1), x, Along.OTHER, axis, keepdims, "norm"))
 
 
 def _where(condition: Any, *values: Any) -> Any:
-    found = np.where(plain(condition), *map(plain, values))
+    selected = np.where(plain(condition), *map(plain, values))
     inputs = condition, *values
-    return typed(found, _elementwise(program(sys._getframe(1)), np.where, inputs, found)) if values else found
+    return typed(selected, _elementwise(program(sys._getframe(1)), np.where, inputs, selected)) if values else selected
 
 
 def _through_method(name: str) -> Callable[..., Any]:

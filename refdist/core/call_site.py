@@ -31,7 +31,7 @@ _PACKAGE = __name__.partition(".")[0]
 # Modules of Python and NumPy through which refdist calls itself, or a program calls refdist.
 _OPERATORS = "numpy.lib.mixins"  # the module with the operators of variables and distributed values
 _BETWEEN = ("contextlib", "functools", _OPERATORS)
-# Keras, and modules through which it calls itself: between the program and refdist.
+# Keras, and the modules of PyTorch through which it calls itself; they stand between the program and refdist.
 _KERAS_S = ("keras.", "torch._dynamo.", "torch.nn.modules.")
 
 

@@ -397,11 +397,11 @@ class Run(Scheduler):
             return False
         self._settle()
         self._pending[PROGRAM] = Pending(None, NOTICE, "", _place(sys._getframe(1))[0], None)
-        told = self._ended_by(self._faults.notices)
-        self.steps[-1].told = told
-        if told and grace:
+        notice_comes = self._ended_by(self._faults.notices)
+        self.steps[-1].told = notice_comes
+        if notice_comes and grace:
             self.disturbed("a grace period was taken to be over at once")
-        return told
+        return notice_comes
 
     def _ended_by(self, possible: int) -> bool:
         """Makes the coordinator's next step; whether what ends the program comes in it, where that is possible."""
