@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -262,6 +263,7 @@ def measured(fault: Fault, way: str) -> Measured:
         processes.kill(pid)
     reader.join(5)
     at = (folder / "at").stat().st_mtime if (folder / "at").exists() else None
+    shutil.rmtree(folder)
     first = next((when for when, line in lines if tells(line)), None)
     message = next((line for which in (names, tells) for _, line in lines if which(line)), "")
     return Measured(plain(message), None if first is None or at is None else first - at,
