@@ -5,6 +5,7 @@ The first part is for both libraries, on simulated devices (guests) and as the b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -480,11 +481,36 @@ def test_a_tensor_without_numbers_of_an_array_is_refused_with_advice(torch: Any,
     tensors = {"to_dense": torch.ones(2).to_sparse(), "that has numbers": torch.ones(2, device="meta"),
                "dequantize": torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8),
                "to_padded_tensor": torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]),
+               "to\\(torch.complex64": torch.ones(2, dtype=torch.complex32),
                "as_subclass": torch.ones(2).as_subclass(Image)}
     for advice, tensor in tensors.items():
         code = "RD25" if type(tensor) is Image else "RD34"
         with pytest.raises((ValueError, TypeError), match=rf"^\[{code}\] all_reduce: .*[Pp]ass .*{advice}"):
             two.run(lambda tensor=tensor: replica().all_reduce("SUM", tensor))
+        with two.scope(), pytest.raises((ValueError, TypeError), match=rf"^\[{code}\] Variable.*[Pp]ass .*{advice}"):
+            refdist.Variable(tensor)
+        v = refdist.Variable(torch.ones(2))
+        with pytest.raises((ValueError, TypeError), match=rf"^\[{code}\] assign of .*[Pp]ass .*{advice}"):
+            v.assign(tensor)
+        assert v.read_value().tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_replica_may_return_a_tensor_without_numbers_of_an_array(torch: Any, two: Any, recorded: bool) -> None:
+    with refdist.record() if recorded else contextlib.nullcontext():
+        for tensor in (torch.ones(2).to_sparse(), torch.ones(2, device="meta"), torch.ones(2, dtype=torch.complex32)):
+            result = two.run(lambda x: x, args=(two.run(lambda tensor=tensor: tensor),))
+            assert [value.layout for value in result.values] == [tensor.layout] * 2
+            assert "tensor(" in repr(result) and "tensor(" in result._repr_html_()
+
+
+def test_messages_show_shapes_of_tensors_as_tuples(torch: Any, two: Any) -> None:
+    with pytest.raises(ValueError, match=r"replica 0 with shape \(1, 3\); replica 1 with shape \(2, 3\)"):
+        two.run(lambda: replica().all_reduce("SUM", torch.ones(1 + number(), 3)))
+    v = refdist.Variable(torch.ones(2))
+    assert type(v.shape) is tuple
+    with pytest.raises(ValueError, match=r"the value has shape \(3,\), the variable \(2,\)"):
+        v.assign(torch.ones(3))
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
@@ -558,6 +584,18 @@ def test_a_collective_under_a_transformation_says_to_call_it_outside(jax: Any) -
             two.run(lambda transformed=transformed: transformed(jax.numpy.ones(2)))
     advised = two.run(lambda: replica().all_reduce("SUM", jax.grad(lambda x: (x * 2).sum())(jax.numpy.ones(2))))
     assert advised.values[0].tolist() == [4.0, 4.0]
+
+
+def test_a_deleted_array_and_a_key_are_refused_with_advice(jax: Any) -> None:
+    two = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    deleted = jax.numpy.ones(2)
+    deleted.delete()
+    with pytest.raises(ValueError, match=r"\[RD34\] all_reduce.*Pass an array that was not deleted"):
+        two.run(lambda: replica().all_reduce("SUM", deleted))
+    with pytest.raises(ValueError, match=r"\[RD34\] assign of variable.*not deleted"):
+        refdist.Variable(jax.numpy.ones(2)).assign(deleted)
+    with pytest.raises(TypeError, match=r"\[RD25\] all_reduce.*`jax.random.key_data\(x\)`"):
+        two.run(lambda: replica().all_reduce("SUM", jax.random.key(0)))
 
 
 @pytest.mark.parametrize("backend", ["simulated", "jax"])

@@ -50,9 +50,14 @@ class Jax(Hosted):
         return all(device.platform == "cpu" for device in array.devices())
 
     def refusal(self, value: object) -> str:
+        if isinstance(value, self.array_types):
+            return ("Pass an array that was not deleted: `jax.jit` with `donate_argnums`, for example, takes the "
+                    "memory of its arguments.") if value.is_deleted() else ""
         if isinstance(value, jax.core.Tracer):
             return ("JAX traces it, and a collective runs now and not in what is traced. Call it outside `jax.jit`, "
                     "`jax.grad` and `jax.vmap`, with the arrays that they return.")
+        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return "Pass the numbers of a key: `jax.random.key_data(x)`."
         return ""
 
     def freeze(self, array: Array) -> Any:

@@ -55,17 +55,13 @@ class Hosted(Simulated):
         """Converts what a replica contributes to a collective.
 
         Raises:
-            RD25: it may not, for example because gradients are recorded of it.
+            RD34: it may not, because gradients are recorded of it.
         """
         return array
 
     def is_on_host(self, array: Any) -> bool:
         """Whether an array of the library lies in the memory of the host, so that a view is no copy."""
         return True
-
-    def refusal(self, value: object) -> str:
-        """What to write instead of a value of the library that is not an array; "" where nothing is known."""
-        return ""
 
     def put(self, array: Array, device: str) -> Any:
         return array if isinstance(array, self.array_types) else self.made(np.array(array))

@@ -32,6 +32,9 @@ _CARRIERS = {1: (np.uint8, torch.uint8), 2: (np.int16, torch.int16)}
 # C's long long is another dtype than NumPy's int64, unknown to PyTorch.
 _LONG_LONG = "qQ"
 _NAMES = {extension: dtype for dtype, extension in _EXTENSIONS.items()}
+_WITH_NUMPY = {*_NAMES, *(getattr(torch, name) for name in (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "complex64", "complex128") if hasattr(torch, name))}
 
 
 class Torch(Hosted):
@@ -92,10 +95,6 @@ class Torch(Hosted):
 
     def contribution(self, array: Array, attempted: str) -> Any:
         tensor: Any = array
-        refusal = self.refusal(tensor)
-        if refusal:
-            raise errors.error("RD34", attempted, f"the value is {errors.type_of(tensor)} whose numbers do not lie in "
-                               "memory as those of an array", refusal)
         if tensor.requires_grad and not torch.is_grad_enabled():
             return tensor.detach()  # nothing is recorded here, so no gradient is lost
         if tensor.requires_grad:
@@ -119,4 +118,9 @@ class Torch(Hosted):
             return "Pass `x.to_dense()`, or refdist.IndexedSlices."
         if tensor.is_quantized:
             return "Pass `x.dequantize()`."
-        return "Pass a tensor that has numbers." if tensor.device.type == "meta" else ""
+        if tensor.device.type == "meta":
+            return "Pass a tensor that has numbers."
+        if tensor.dtype not in _WITH_NUMPY:
+            return (f"NumPy has no dtype for {tensor.dtype}: pass "
+                    f"`x.to(torch.{'complex64' if tensor.is_complex() else 'float32'})`.")
+        return ""

@@ -189,6 +189,10 @@ class Backend(ABC):
         """An array of another library, which has `__dlpack__`, as one of this backend; None leaves it to NumPy."""
         return None
 
+    def refusal(self, value: object) -> str:
+        """What to write instead of a value of the library that is not an array; "" for an array, or where not known."""
+        return ""
+
     def use(self, device: str) -> None:  # noqa: B027 - for libraries with a current device
         """Makes a device the current one for a replica that begins."""
 

@@ -98,8 +98,8 @@ def signature(part: Part, axis: int | None = None, lengths_may_differ: bool = Tr
     library, dtype = _NUMPY, part.dtype
     if type(part) is not np.ndarray:
         library, dtype = _library(part), numpy_dtype(dtype)
-    if axis is None and type(part) is not IndexedSlices:
-        return library, dtype, part.shape
+    if axis is None and not isinstance(part, IndexedSlices):
+        return library, dtype, tuple(part.shape)  # PyTorch's is a class of its own
     return library, _compared(dtype, axis), _rigid(part, axis if lengths_may_differ else None)
 
 
@@ -118,8 +118,7 @@ def _compared(dtype: Any, axis: int | None) -> Any:
 
 
 def _shape(part: Part) -> tuple[int, ...]:
-    shape: tuple[int, ...] = part.values.shape if isinstance(part, IndexedSlices) else part.shape
-    return shape
+    return tuple(part.values.shape if isinstance(part, IndexedSlices) else part.shape)
 
 
 def _rigid(part: Part, axis: int | None) -> Any:

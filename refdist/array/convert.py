@@ -12,7 +12,7 @@ takes them for opaque bytes; `kind_of` says what numbers they hold.
 
 A cast keeps the kind of a value: an int may become a float, a float never an int, and an integer has to be in range.
 
-An array of PyTorch or JAX stays what it is, also where the backend has other arrays: it is a guest (`array/guests.py`).
+An array of PyTorch or JAX stays what it is, also where the backend has other arrays: it is a guest (`GUESTS`).
 
 Who may write to an array decides whether it is copied.  `frozen` is for arrays that were just made, and makes NumPy's
 read-only in place; `read_only` is for those of a program, which may go on writing to its own.  `aliases` tells the
@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,7 @@ class Library(Protocol):
     def put(self, array: Array, device: str) -> Array: ...
     def take(self, array: NDArray[np.generic], device: str) -> Array: ...
     def adopt(self, value: object) -> Array | None: ...
+    def refusal(self, value: object) -> str: ...
 
 
 class Guest(Library, Protocol):
@@ -74,7 +75,6 @@ class Guest(Library, Protocol):
     def made(self, array: NDArray[np.generic], like: Any = None) -> Any: ...
     def contribution(self, array: Array, attempted: str) -> Any: ...
     def is_on_host(self, array: Array) -> bool: ...
-    def refusal(self, value: object) -> str: ...
 
 
 array_types: Field[dict[type, Library | None]] = Field(
@@ -232,9 +232,11 @@ def kind_of(dtype: np.dtype[np.generic]) -> str:
 
 
 def is_array(value: object) -> bool:
-    """True for arrays and NumPy scalars."""
-    return (type(value) in array_types.value or isinstance(value, (np.ndarray, np.generic))
-            or library_of(value) is not None)
+    """True for arrays and NumPy scalars; false for a tensor without numbers in memory, such as a sparse one."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return True
+    library = library_of(value)
+    return library is not None and not library.refusal(value)
 
 
 def is_text(value: object) -> bool:
@@ -260,10 +262,10 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
     Raises:
         RD05: a value that does not become that dtype.
         RD25, RD34: a value that is not an array, or more than one, a ragged list, one of numbers and text,
-            or an int that int64 cannot hold.
+            an int that int64 cannot hold, or a tensor without numbers in memory.
     """
     if dtype is None:
-        if type(value) in array_types.value:
+        if type(value) is np.ndarray:
             return value
     if type(value) is float and (dtype is None or dtype == _FLOAT32):
         return np.array(value, _FLOAT32)
@@ -281,8 +283,11 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
             return _cast_weak(number, _dtype(dtype, attempted), attempted, value)
     if value is None or isinstance(value, (dict, set)) or callable(value):
         raise _not_an_array(value, argument, attempted)
-    if _is_of_a_library(value):
-        return value if dtype is None else cast(value, dtype, attempted)
+    library = library_of(value)
+    if library is not None:
+        _check_numbers(library, value, argument, attempted)
+        array: Any = value
+        return array if dtype is None else cast(array, dtype, attempted)
     guest = _guest(type(value))
     if guest is not None:
         raise _not_an_array(value, argument, attempted, guest.refusal(value))
@@ -485,6 +490,13 @@ def _check_class(value: object, argument: str, attempted: str) -> None:
                            "`x.filled(number)`.")
 
 
+def _check_numbers(library: Library, value: object, argument: str, attempted: str) -> None:
+    refusal = library.refusal(value)
+    if refusal:
+        raise errors.error("RD34", attempted, f"{argument} is {errors.type_of(value)} whose numbers do not lie in "
+                           "memory as those of an array", refusal)
+
+
 def _not_an_array(value: object, argument: str, attempted: str, fix: str = "") -> errors.RefdistError:
     if hasattr(value, "__array_namespace__"):
         fix = fix or ("Choose the backend that has such arrays with refdist.set_backend; a backend lists their type in "
@@ -495,7 +507,7 @@ def _not_an_array(value: object, argument: str, attempted: str, fix: str = "") -
 
 def short(value: object) -> str:
     """A value for messages, cut to 60 characters."""
-    text = repr(value)
+    text = " ".join(repr(value).splitlines())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -557,10 +569,13 @@ def contributed(part: Any, attempted: str) -> Any:
     """Converts what a replica contributes to a collective.
 
     Raises:
-        RD25: gradients of it are recorded, which the collective would lose.
+        RD34: gradients of it are recorded, which the collective would lose, or it has no numbers in memory.
     """
     guest = None if type(part) is np.ndarray else guest_of(part)
-    return part if guest is None else guest.contribution(part, attempted)
+    if guest is None:
+        return part
+    _check_numbers(guest, part, "the value", attempted)
+    return guest.contribution(part, attempted)
 
 
 def kept(array: Array) -> Any:
@@ -572,10 +587,6 @@ def on_device_of(array: Array) -> AbstractContextManager[object]:
     """A `with` block in which new arrays are made on the device of this one."""
     library = library_of(array)
     return nullcontext() if library is None else library.device(array)
-
-
-def _is_of_a_library(value: object) -> TypeGuard[Array]:
-    return library_of(value) is not None
 
 
 def as_array(value: object) -> Any:

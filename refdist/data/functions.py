@@ -169,4 +169,4 @@ def _noted(reading: Reading, inner: Pipeline) -> Pipeline:
 
 
 def _short(array: npt.NDArray[np.generic]) -> str:
-    return f"an array of shape {array.shape} and dtype {array.dtype}" if array.ndim else repr(array[()])
+    return f"an array of shape {tuple(array.shape)} and dtype {array.dtype}" if array.ndim else repr(array[()])

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refdist import nest
-from refdist.array.convert import array_types, to_numpy
+from refdist.array.convert import array_types, is_array, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 
 WHOLE = 16  # the most items of an array that is shown whole
@@ -139,7 +139,8 @@ def _leaves(value: object) -> list[Any]:
         if isinstance(leaf, IndexedSlices):
             leaves += [leaf.values, leaf.indices]
         elif type(leaf) in array_types.value:
-            leaves.append(leaf)
+            if is_array(leaf):
+                leaves.append(leaf)
         elif isinstance(leaf, (bool, int, float, complex, np.generic, np.ndarray)):  # also an array of a subclass
             leaves.append(np.asarray(leaf))
     return leaves

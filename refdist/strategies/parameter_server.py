@@ -245,7 +245,7 @@ class ParameterServerExtended(StrategyExtended):
         if isinstance(value, Variable | ShardedVariable):
             value = kwargs["initial_value"] = value.numpy()
         array = to_array(value, dtype, "initial_value", attempted)
-        declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
+        declared = tuple(array.shape) if shape is None else declared_shape(shape, array.shape, attempted)
         counts = self._counts(array.shape, dtype_of(array) if dtype is None else dtype, attempted)
         if len(counts) > 1 and None in declared:
             raise errors.error("RD34", attempted, f"shape is {shape!r} and the variable has {len(counts)} shards",

@@ -200,7 +200,7 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
         array = copied(array)
     device = context_stack.frame().device or devices.CPU
     array = frozen(current_backend().put(array, device))
-    declared = array.shape if shape is None else declared_shape(shape, array.shape, attempted)
+    declared = tuple(array.shape) if shape is None else declared_shape(shape, array.shape, attempted)
     if spec.per_worker_variable:
         raise errors.error("RD20", attempted, "per_worker_variable is True, and the strategy has no workers of a "
                            "coordinator", "Leave it out, or create the variable under a ParameterServerStrategy.")

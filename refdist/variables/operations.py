@@ -72,19 +72,19 @@ def prepare(variable: ResourceVariable, operation: str, value: Any, attempted: s
     current = variable._array
     dtype = current.dtype
     array = value
-    if type(value) is not type(current) or value.dtype != dtype:
+    if not (type(value) is type(current) is np.ndarray and value.dtype == dtype):
         array = to_array(value, None if has_dtype(value) else dtype, attempted=attempted)
         if type(array) is not type(current) or array.dtype != dtype:
             array = beside(cast(array, dtype, attempted), current)
     shape = variable._shape
     if array.shape != shape and not fits(array.shape, shape):
-        raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable {shape}",
+        raise errors.error("RD04", attempted, f"the value has shape {tuple(array.shape)}, the variable {shape}",
                            "Reshape the value to the variable's shape; nothing is broadcast.")
     if computes is not _UPDATE:
         collectives.reducible(array, attempted)
         if array.shape != current.shape:
-            raise errors.error("RD04", attempted, f"the value has shape {array.shape}, the variable holds "
-                               f"{current.shape}", "Reshape the value to that shape.")
+            raise errors.error("RD04", attempted, f"the value has shape {tuple(array.shape)}, the variable holds "
+                               f"{tuple(current.shape)}", "Reshape the value to that shape.")
         return array
     return kept(array) if aliases(array, value) else frozen(array)
 
@@ -170,7 +170,7 @@ def _depth(array: Array, indices: Array, attempted: str) -> int:
         lowest, highest = collectives.bounds(indices[..., i])
         exist = exist and lowest >= 0 and highest < array.shape[i]
     if not exist:
-        raise errors.error("RD34", attempted, f"indices are {indices} and the variable has shape {array.shape}",
+        raise errors.error("RD34", attempted, f"indices are {indices} and the variable has shape {tuple(array.shape)}",
                            "Pass integer indices of what exists.", kind=errors.InvalidArgumentError)
     return depth
 
@@ -219,7 +219,7 @@ def _rows_now(array: Array, parts: IndexedSlices, attempted: str) -> Any:
 
 def _expect_parts(values: Array, wanted: tuple[int, ...], attempted: str) -> None:
     if values.shape != wanted:
-        raise errors.error("RD04", attempted, f"updates have shape {values.shape}, the parts {wanted}",
+        raise errors.error("RD04", attempted, f"updates have shape {tuple(values.shape)}, the parts {wanted}",
                            "Pass one update, in the shape of its part, for each entry of indices.")
 
 
@@ -244,7 +244,8 @@ def update(operation: str, old: Array, new: Array | IndexedSlices, device: str, 
         if computes is _UPDATE:
             return frozen(there)
         if there.shape != old.shape:  # the variable was written since `prepare` compared the shapes
-            raise errors.error("RD04", operation, f"the value has shape {there.shape}, the variable holds {old.shape}",
+            raise errors.error("RD04", operation, f"the value has shape {tuple(there.shape)}, the variable holds "
+                               f"{tuple(old.shape)}",
                                "Reshape the value to that shape.")
         if computes is _ADD:
             return backend.sum((old, there))
