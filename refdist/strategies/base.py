@@ -181,10 +181,11 @@ class Strategy(OneOfAKind):
         require(self, _RUN)
         if not callable(fn):
             raise errors.error("RD25", "Strategy.run", f"fn is {fn!r}", "Pass a function.")
-        args, kwargs = call_arguments(args, kwargs, "Strategy.run")
+        if type(args) is not tuple or kwargs is not None:
+            args, kwargs = call_arguments(args, kwargs, "Strategy.run")
         if options is not None and not isinstance(options, RunOptions):
             raise errors.error("RD25", "Strategy.run", f"options is {options!r}", "Pass RunOptions or None.")
-        return self._extended._run(fn, args, kwargs)
+        return self._extended._run(fn, args, kwargs or {})
 
     def reduce(self, reduce_op: ReduceOp | str, value: object, axis: int | Sequence[int] | None) -> Any:
         """One value from the values of all replicas.

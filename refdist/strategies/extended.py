@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from refdist import config, errors, journal, nest
 from refdist.array import replica_checks
-from refdist.array.backend import Backend, current_backend
+from refdist.array.backend import Backend, chosen, current_backend
 from refdist.core import checks, context_stack, devices, inherited, lockstep
 from refdist.core.callers import require
 from refdist.core.drafts import Drafts
@@ -103,6 +103,8 @@ class StrategyExtended(OneOfAKind):
         return self._current_backend()
 
     def _current_backend(self) -> Backend:
+        if self._backend is not None and self._backend is chosen.value:  # nearly always
+            return self._backend
         now = current_backend()
         if self._backend is not None and self._backend is not now:
             own, current = f'"{self._backend.name}"', f'"{now.name}"'

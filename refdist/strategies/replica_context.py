@@ -211,7 +211,7 @@ class ReplicaContext(context_stack.Scope):
         Source: tf.distribute.ReplicaContext.all_reduce.
         """
         frame = self._require(Call.ALL_REDUCE)
-        op = reduce_op_of(reduce_op, "all_reduce")
+        op = reduce_op if type(reduce_op) is ReduceOp else reduce_op_of(reduce_op, "all_reduce")
         execute: Callable[..., Sequence[Any]] = self._reduction
         if options is not None:
             check_options(options, "all_reduce")
@@ -219,8 +219,11 @@ class ReplicaContext(context_stack.Scope):
         if checks.types.value:
             execute = replica_checks.Contributing(execute, replica_checks.reducing_of(op), f"all_reduce {op.name}",
                                                   self.num_replicas_in_sync, value)
-        if type(value) is np.ndarray:
-            contribution: Any = value
+        contribution: Any = value
+        if isinstance(value, (np.generic, float, int)):
+            contribution = to_array(value, attempted="all_reduce")
+        if type(contribution) is np.ndarray:  # nearly always
+            signature = _checked_signature(op, collectives.NUMPY, contribution.dtype, contribution.shape)
         elif nest.is_nested(value):
             leaves = self._reducible_leaves(value)
             if not leaves:
@@ -229,7 +232,7 @@ class ReplicaContext(context_stack.Scope):
             return nest.pack_sequence_as(value, lockstep.rendezvous(frame.run, call))
         else:
             contribution = _contribution(value, "all_reduce")
-        signature = _checked_signature(op, *collectives.signature(contribution))
+            signature = _checked_signature(op, *collectives.signature(contribution))
         return lockstep.rendezvous(frame.run, CollectiveCall("all_reduce", signature, contribution, execute))
 
     def all_gather(self, value: object, axis: int, options: CommunicationOptions | None = None) -> Any:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 def write_situation(strategy: Strategy | None) -> Situation:
     """The situation of a write: one of the columns of WRITES or FOREIGN_WRITES."""
+    top = context_stack.frame()
+    if top.strategy is strategy:  # nearly always
+        return top.kind
     situation = context_stack.situation(strategy)
     if situation in (context_stack.OTHER_REPLICA, context_stack.OTHER_CROSS):
-        top = context_stack.frame()
         other = top.strategy
         if other is default_strategy.value and top.kind != context_stack.UPDATE:
             return context_stack.OUTSIDE  # outside any scope the default strategy is current

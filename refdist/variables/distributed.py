@@ -56,9 +56,9 @@ from refdist.core.rules.variables import (
     Write,
 )
 from refdist.variables.access import different, refused, write_situation
-from refdist.variables.interfaces import Strategy
+from refdist.variables.interfaces import Extended, Strategy
 from refdist.variables.operations import prepare, update
-from refdist.variables.values import DistributedValues, Mirrored, is_splittable
+from refdist.variables.values import DistributedValues, Mirrored, PerReplica, is_splittable
 from refdist.variables.variable import ResourceVariable, Variable
 from refdist.workers import transport as transports
 
@@ -284,9 +284,9 @@ class _Shared(Variable):
         extended = self._strategy.extended
         match cell:
             case Write.SUM:
-                value_for = self._reduced_parts(ReduceOp.SUM, parts, calls[0]).__getitem__
+                value_for = self._reduced_parts(extended, ReduceOp.SUM, parts, calls[0]).__getitem__
             case Write.MEAN:
-                value_for = self._reduced_parts(ReduceOp.MEAN, parts, calls[0]).__getitem__
+                value_for = self._reduced_parts(extended, ReduceOp.MEAN, parts, calls[0]).__getitem__
             case Write.AGREED:
                 check_equal(parts, attempted, "RD12", [call.line for call in calls],
                             fix=ADVICE["RD12", context_stack.REPLICA])
@@ -300,10 +300,10 @@ class _Shared(Variable):
         new = self._update_copies(operation, value_for)
         return new if len(new) == len(parts) else new * len(parts)
 
-    def _reduced_parts(self, op: ReduceOp, parts: Sequence[Array | IndexedSlices],
+    def _reduced_parts(self, extended: Extended, op: ReduceOp, parts: Sequence[Array | IndexedSlices],
                        call: CollectiveCall) -> list[Any]:
         collectives.reducible(parts[0], call.kind)
-        values = self._strategy.extended.reduction.onto(op, parts, self._devices, call)
+        values = extended.reduction.onto(op, parts, self._devices, call)
         dtype = self._primary._array.dtype
         if values[0].dtype != dtype:
             values = [_cast(value, dtype, call.kind) for value in values]
@@ -519,7 +519,7 @@ def _own_copies(variable: DistributedVariable | AggregatingVariable) -> None:
 
 
 def _component(value: object) -> object:
-    return value._local() if is_splittable(value) else value
+    return value._local() if isinstance(value, (PerReplica, Mirrored)) else value
 
 
 def _cast(value: Array | IndexedSlices, dtype: object, attempted: str) -> Any:

@@ -332,8 +332,13 @@ def regroup(parts: Sequence[object], component_devices: Sequence[str], attempted
     if len(parts) == 1 and _ONE_REPLICA[column] is Together.BARE:
         return nest.map_structure(container, first)
     samples = dict(zip(map(type, parts), parts, strict=True))
-    if len(parts) > 1 and samples.keys() <= array_types.value.keys():
-        return _together(_ARRAYS[column], parts, component_devices, first)
+    if len(parts) > 1:
+        if samples.keys() <= array_types.value.keys():
+            cell = _ARRAYS[column]
+            return (PerReplica(parts, component_devices) if cell is _PER_REPLICA
+                    else _together(cell, parts, component_devices, first))
+        if first is None and len(samples) == 1:  # of most functions that only train
+            return _together(_SAME_OBJECT[column], parts, component_devices, None)
     if not any(map(nest.is_nested, samples.values())):
         return _regroup_leaf(parts, component_devices, column, container)
     return nest.pack_sequence_as(first, [_regroup_leaf(leaf, component_devices, column, container)
@@ -354,9 +359,9 @@ _ONE_REPLICA, _ARRAYS, _COPIES_OF_ONE, _SAME_OBJECT, _OTHER_OBJECTS = (RESULTS[l
 
 def _together(cell: Together, parts: Sequence[object], component_devices: Sequence[str], bare: object) -> Any:
     # Puts together one value of each replica.
-    if cell is _PER_REPLICA:
-        return PerReplica(parts, component_devices)
     match cell:
+        case Together.PER_REPLICA:
+            return PerReplica(parts, component_devices)
         case Together.MIRRORED:
             return Mirrored(parts, component_devices)
         case Together.BARE:
