@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .distribution import COMMAND
-from .kept import FILE, cases_in
+from .distribution import COMMAND, VERSION
+from .kept import FILE, FORM, cases_in, examples
 from .options import quoted
 
 WIDTH = 118
@@ -53,12 +53,12 @@ class Version:
 
     Attributes:
         suite: the version of the suite that wrote it.
-        schema: the version of the form of a case.
+        form: the version of the form of the file.
         clauses: its clauses, by name.
     """
 
     suite: str
-    schema: int
+    form: int
     clauses: dict[str, Clause]
 
 
@@ -66,7 +66,7 @@ def read(path: Path) -> Version:
     """Reads a file of cases, or the one in a wheel.
 
     Raises:
-        Unreadable: there is no such file, or it has no cases.
+        Unreadable: there is no such file, or it has no cases, or a newer suite wrote it in another form.
     """
     try:
         if zipfile.is_zipfile(path):
@@ -76,13 +76,18 @@ def read(path: Path) -> Version:
         else:
             lines = path.read_text(encoding="utf-8").splitlines()
         first = json.loads(lines[0])
+        if first["schema"] > FORM:
+            raise Unreadable(f"{path} is a file of form {first['schema']}, of suite {first['suite']}, and this suite, "
+                             f"{VERSION}, reads forms up to {FORM}; use the newer suite")
         clauses: dict[str, Clause] = {}
-        for example in map(json.loads, lines):
+        for example in examples(lines):
             clause = clauses.setdefault(example["clause"], Clause({name: example[name] for name in ABOUT}))
             clause.cases |= {case["name"]: case for case in cases_in(example)}
         return Version(first["suite"], first["schema"], clauses)
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}; name a file of cases, or a wheel") from error
+    except Unreadable:
+        raise
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise Unreadable(f"{path} has no cases; name a file that is a {FILE.name}, or a wheel of the suite") from error
 
@@ -91,9 +96,9 @@ def report(old: Version, new: Version) -> Iterator[str]:
     """Lines that say what has changed."""
     yield f"from {_named(old)}"
     yield f"to   {_named(new)}"
-    if old.schema != new.schema:
-        yield from ("", f"The form of a case was version {old.schema} and is version {new.schema}: what a case may "
-                        f"consist of has changed, see cases.schema.json.")
+    if old.form != new.form:
+        yield from ("", f"The form of the file was version {old.form} and is version {new.form}: who reads it without "
+                        f"this command reads cases.schema.json again.")
     added, removed = ({name: clause for name, clause in these.clauses.items() if name not in others.clauses}
                       for these, others in ((new, old), (old, new)))
     for title, clauses in (("Clauses that have come", added), ("Clauses that have gone", removed)):
@@ -122,7 +127,7 @@ def to_run(old: Version, new: Version) -> list[str]:
 
 def _named(version: Version) -> str:
     cases = sum(len(clause.cases) for clause in version.clauses.values())
-    return (f"suite {version.suite}, form {version.schema} of a case: {len(version.clauses):,} clauses, "
+    return (f"suite {version.suite}, form {version.form} of the file: {len(version.clauses):,} clauses, "
             f"{_cases(cases)}")
 
 

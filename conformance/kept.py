@@ -13,7 +13,7 @@ import functools
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,31 @@ from .distribution import WHOLE
 from .protocol import MESSAGES, Message, case_message, written
 
 FILE = Path(__file__).parent / "cases.jsonl"
+# The version of the form of the file; see cases.schema.json.  In form 1 every example repeated its chapter's preamble.
+FORM = 2
 # What all cases of an example have in common.
 SHARED = ("clause", "python", "observe")
 
 
-def cases_of(line: str) -> Iterator[dict[str, Any]]:
-    """The cases of a line of the file, each complete."""
-    return cases_in(json.loads(line))
+def examples(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The examples in lines of a file of form 1 or 2, each with the preamble of its chapter."""
+    preamble: Any = None
+    for read in map(json.loads, lines):
+        if "chapter" in read:
+            preamble = read["preamble"]
+        else:
+            python = read["python"]
+            read["python"] = {"file": python["file"], "preamble": python.get("preamble", preamble),
+                              "example": python["example"]}
+            yield read
 
 
-def cases_in(read: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The same of a line that has been read."""
-    for case in read["cases"]:
-        programs = {"programs": read["programs"][case["programs"]]} if "programs" in case else {}
-        values = {"property": read["property"]} if "property" in read else {}
-        yield {**{key: read[key] for key in SHARED}, **values, **case, **programs}
+def cases_in(example: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The cases of an example, each complete."""
+    for case in example["cases"]:
+        programs = {"programs": example["programs"][case["programs"]]} if "programs" in case else {}
+        values = {"property": example["property"]} if "property" in example else {}
+        yield {**{key: example[key] for key in SHARED}, **values, **case, **programs}
 
 
 def question(case: Case) -> Message:
@@ -73,15 +83,20 @@ def _values(source: str, names: Collection[str]) -> dict[str, object]:
 
 @functools.cache
 def _lines() -> dict[str, list[str]]:
-    """The lines of the file, by their clauses."""
-    lines = defaultdict(list)
+    """The lines of the file, by their clauses; before those of a clause is that of its chapter."""
+    lines, chapter = defaultdict(list), ""
     for line in FILE.read_text(encoding="utf-8").splitlines():
         # The lines are long and few of them are asked for: the name is read without the rest.
         name = line.partition('"clause":"')[2].partition('"')[0]
-        lines[name].append(line)
+        if not name:
+            chapter = line
+        else:
+            if name not in lines:
+                lines[name].append(chapter)
+            lines[name].append(line)
     return lines
 
 
 @functools.lru_cache(maxsize=1)
 def _cases_of_clause(name: str) -> dict[str, dict[str, Any]]:
-    return {case["name"]: case for line in _lines().get(name, []) for case in cases_of(line)}
+    return {case["name"]: case for example in examples(_lines().get(name, [])) for case in cases_in(example)}

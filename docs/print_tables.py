@@ -229,7 +229,7 @@ def spoken() -> tuple[set[str], set[str], set[str]]:
             look(branch)
 
     for line in kept.FILE.read_text(encoding="utf-8").splitlines():
-        look(json.loads(line)["programs"])
+        look(json.loads(line).get("programs"))
     return names, methods, attributes
 
 

@@ -114,7 +114,8 @@ def test_what_only_python_can_run_is_left_out_with_the_number_and_the_reason(alo
             asked = json.loads(line)
             print(json.dumps({"id": asked["id"], "skip": asked["case"].get("only_python", "mine")}), flush=True)""")
     counts = Counter(case.get("only_python") for line in kept.FILE.read_text(encoding="utf-8").splitlines()
-                     if re.search('"clause":"(names[.]|run[.]results")', line) for case in kept.cases_of(line))
+                     if re.search('"clause":"(names[.]|run[.]results")', line)
+                     for example in kept.examples([line]) for case in kept.cases_in(example))
     chosen = ["--clause", "names", "--clause", "run.results"]
     status, printed = run([alone, "--adapter", f"testee:{sys.executable} testee.py", *chosen], tmp_path)
     assert status == 5 and counts[None] and counts["it imports inspect"]

@@ -13,14 +13,15 @@ import pytest
 
 from refdist.conformance import changes, kept
 from refdist.conformance.__main__ import main
+from refdist.conformance.distribution import VERSION
 
 NAMES = ("all_reduce.sum", "all_reduce.mean", "names.strategies")
-LINES = [line for text in kept.FILE.read_text(encoding="utf-8").splitlines()
-         if (line := json.loads(text))["clause"] in NAMES]
+EVERY = [json.loads(line) for line in kept.FILE.read_text(encoding="utf-8").splitlines()]
+LINES = [line for line in EVERY if line.get("clause") in NAMES or line.get("chapter") in ("all_reduce.md", "names.md")]
 
 
 def line_of(lines: list[Any], clause: str) -> Any:
-    return next(line for line in lines if line["clause"] == clause)
+    return next(line for line in lines if line.get("clause") == clause)
 
 
 def printed_for(change: Callable[[list[Any]], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -50,7 +51,7 @@ def ask_another_program(lines: list[Any]) -> None:
 
 
 def change_what_only_python_runs(lines: list[Any]) -> None:
-    line_of(lines, "names.strategies")["python"]["preamble"]["source"] += "\npass"
+    next(line for line in lines if line.get("chapter") == "names.md")["preamble"]["source"] += "\npass"
 
 
 @pytest.mark.parametrize(("change", "lines"), [
@@ -64,7 +65,6 @@ def change_what_only_python_runs(lines: list[Any]) -> None:
     (lambda lines: line_of(lines, "all_reduce.mean")["cases"].pop(), ("      no longer asked: @ ",)),
     (lambda lines: line_of(lines, "all_reduce.mean")["cases"][0]["needs"].append("tensor names"),
      ("      needs, @ Mirrored 2:", ", tensor names")),
-    (lambda lines: lines[0].update(schema=2), ("The form of a case was version 1 and is version 2",)),
 ])
 def test_a_change_is_told(change: Callable[[list[Any]], object], lines: tuple[str, ...], tmp_path: Path,
                           capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,15 +88,14 @@ def test_what_asks_a_testee_the_same_is_no_change(
 
 
 def test_values_of_a_property_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drawn = next(line for line in LINES if "property" in line and line["clause"] == "all_reduce.sum")
+    drawn = next(line for line in LINES if "property" in line and line.get("clause") == "all_reduce.sum")
     printed = printed_for(lambda lines: lines.remove(drawn), tmp_path, capsys)
     assert "no longer asked: #2 @ Mirrored 2 with 1 value; #2 @ Mirrored 3 with 1 value" in printed
 
 
 def test_what_has_come_or_changed_can_be_run_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Beside the cases that are installed; a clause whose wording alone is another need not be run."""
-    lines = [json.loads(line) for line in kept.FILE.read_text(encoding="utf-8").splitlines()]
-    lines = [line for line in lines if line["clause"] != "all_reduce.sum"]
+    lines = copy.deepcopy([line for line in EVERY if line.get("clause") != "all_reduce.sum"])
     expect_another_sum(lines)
     line_of(lines, "names.strategies")["rule"] = "Other words."
     (tmp_path / "old").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -129,4 +128,26 @@ def test_a_file_without_cases_is_refused_by_name(
 def test_clauses_are_read_with_all_their_examples(tmp_path: Path) -> None:
     every = changes.read(kept.FILE)
     assert sum(len(clause.cases) for clause in every.clauses.values()) == sum(
-        len(json.loads(line)["cases"]) for line in kept.FILE.read_text(encoding="utf-8").splitlines())
+        len(line["cases"]) for line in EVERY if "cases" in line)
+
+
+def test_a_file_that_repeats_the_preambles_is_read_as_the_one_that_does_not(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of form 1, whose lines had no chapters between them."""
+    lines = [json.dumps(line) for line in LINES]
+    old = [json.dumps({**example, "schema": 1}) for example in kept.examples(lines)]
+    for name, written in (("old", old), ("new", lines)):
+        (tmp_path / name).write_text("\n".join(written), encoding="utf-8")
+    assert main(["changes", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
+    printed = capsys.readouterr().out
+    assert "\nThe form of the file was version 1 and is version 2: " in printed
+    assert printed.endswith("\nNothing is asked or expected otherwise.\n")
+
+
+def test_a_file_of_a_newer_suite_is_refused_with_what_reads_it(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "new").write_text(json.dumps({"schema": 3, "suite": "9.1"}) + "\n")
+    assert main(["changes", str(kept.FILE), str(tmp_path / "new")]) == 4
+    assert capsys.readouterr().err == (
+        f"ERROR: {tmp_path / 'new'} is a file of form 3, of suite 9.1, and this suite, {VERSION}, reads forms up to 2; "
+        f"use the newer suite\n")

@@ -9,7 +9,7 @@ import functools
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,17 @@ def in_the_file() -> dict[str, list[dict[str, Any]]]:
     """The lines of the file of cases, by chapter."""
     lines: dict[str, list[dict[str, Any]]] = {}
     for line in map(json.loads, kept.FILE.read_text(encoding="utf-8").splitlines()):
-        lines.setdefault(line["clause"].split(".")[0], []).append(line)
+        lines.setdefault((line.get("clause") or line["chapter"]).split(".")[0], []).append(line)
     return lines
 
 
 def each_in_the_file(chapter: Chapter) -> dict[str, dict[str, Any]]:
-    return {case["name"]: case for line in in_the_file()[chapter.name] for case in kept.cases_of(json.dumps(line))}
+    return {case["name"]: case for case in cases_of(map(json.dumps, in_the_file()[chapter.name]))}
+
+
+def cases_of(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for example in kept.examples(lines):
+        yield from kept.cases_in(example)
 
 
 def replayed(case: Case, recorded: dict[str, Any], adapter: type[Replaying] = Replayed) -> Verdict:
@@ -77,14 +82,13 @@ def test_refdist_passes_every_record_which_is_that_of_the_file(chapter: Chapter)
              for each in ((kept.draws(case) or drawn(case, dump.DRAWS)) if case.example.parameters else [case])}
     plain = {case.name for case in taken if not case.example.parameters}
     there, done = each_in_the_file(chapter), set()
-    for line in dump.lines(taken):
-        for recorded in kept.cases_of(line):
-            name = recorded["name"]
-            done.add(name)
-            assert name not in plain or there.get(name) == recorded, f"{name}: run `make cases`"
-            if "programs" in recorded:
-                verdict = replayed(known[name], recorded)
-                assert verdict.outcome == "passed", f"{name}: {verdict.message}"
+    for recorded in cases_of(dump.lines(taken)):
+        name = recorded["name"]
+        done.add(name)
+        assert name not in plain or there.get(name) == recorded, f"{name}: run `make cases`"
+        if "programs" in recorded:
+            verdict = replayed(known[name], recorded)
+            assert verdict.outcome == "passed", f"{name}: {verdict.message}"
     assert done == set(known)
 
 
@@ -121,8 +125,10 @@ def test_lines_are_as_the_schema_says(chapter: Chapter) -> None:
 
 
 def test_the_schema_refuses_what_is_not_a_line() -> None:
-    good = in_the_file()["contexts"][0]
-    assert fault(good, SCHEMA) is None
+    chapter, good = in_the_file()["contexts"][:2]
+    assert fault(chapter, SCHEMA) is None and fault(good, SCHEMA) is None
+    for bad in ({**chapter, "preamble": "x = 1"}, {**chapter, "schema": 1}, {**good, "schema": 1}, {**chapter, **good}):
+        assert fault(bad, SCHEMA) is not None
     for path, value in ((("level",), "MAY"), (("observe",), "1"), (("cases", 0, "strategy", "kind"), "Many"),
                         (("programs", 0, 0, 0, "steps"), [{"operator": "?"}]), (("more",), 1),
                         (("cases", 0, "expected"), [{"statement": 0, "results": [{"int": None}]}])):
@@ -455,7 +461,7 @@ def test_dump_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     few = list(cases((load()[0],)))[:5]
     monkeypatch.setattr(dump, "cases", lambda: iter(few))
     assert dump.main([str(tmp_path / "cases.jsonl")]) == 0
-    written = [case for line in (tmp_path / "cases.jsonl").read_text().splitlines() for case in kept.cases_of(line)]
+    written = cases_of((tmp_path / "cases.jsonl").read_text().splitlines())
     assert [case["name"] for case in written] == [case.name for case in few]
     assert "5 cases" in capsys.readouterr().out
     assert dump.main([]) == 4
