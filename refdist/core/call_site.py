@@ -16,6 +16,7 @@ place.
 from __future__ import annotations
 
 import sys
+import sysconfig
 import warnings
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -33,6 +34,8 @@ _OPERATORS = "numpy.lib.mixins"  # the module with the operators of variables an
 _BETWEEN = ("contextlib", "functools", _OPERATORS)
 # Keras, and the modules of PyTorch through which it calls itself; they stand between the program and refdist.
 _KERAS_S = ("keras.", "torch._dynamo.", "torch.nn.modules.")
+# The folders of Python and of installed packages, whose files are no part of the program.
+INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
 class Place(NamedTuple):

@@ -11,7 +11,6 @@ import ast
 import functools
 import linecache
 import re
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from refdist.core import call_site
@@ -20,8 +19,6 @@ from refdist.core.flow import Flow, Part, Program, name_of
 _COUNTS = re.compile(r"_*(n|num|number_of|count|total)?_*(replica|worker|device|gpu|rank)s?(_in_sync|_count)?"
                      r"|world_?size", re.IGNORECASE)
 DIVIDING = frozenset(("divide", "true_divide", "truediv", "div"))  # functions and methods that divide
-# The folders of Python and of installed packages, which are no part of the program.
-INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _SIZES = re.compile(r"batch|step|epoch|row|sample|example|size|len\(|buffer|warmup", re.IGNORECASE)
 _RATES = re.compile(r"lr|rate|loss|scale|weight|grad|factor", re.IGNORECASE)
 _ONE = frozenset(("replica", "worker", "device", "gpu", "rank"))
@@ -40,7 +37,7 @@ def by_replicas(files: Iterable[str], site: call_site.Site, count: int, multipli
         multiplied: whether to multiply by it counts, too.
     """
     names = [file for file in dict.fromkeys([*(place.file for place in site), *sorted(files)])
-             if not file.startswith(INSTALLED)]
+             if not file.startswith(call_site.INSTALLED)]
     parts = tuple(Part(names.index(place.file), *place[2:]) for place in site if place.file in names)
     return bool(names) and _scales(tuple("".join(linecache.getlines(file)) for file in names), parts, count, multiplied)
 
@@ -267,7 +264,7 @@ def is_share(place: call_site.Place, rows: int, number: float, *names: Mapping[s
         number: the factor.
         names: what the names are there, in order.
     """
-    if place.column is None or place.file.startswith(INSTALLED):
+    if place.column is None or place.file.startswith(call_site.INSTALLED):
         return False
     quotients = _shares_by_length("".join(linecache.getlines(place.file)), Part(0, *place[2:]))
     return any(_is_near(number * rows, divided) if divided is not None else _number_of(divisor, names) == rows
@@ -321,7 +318,7 @@ def _called(name: ast.Name, names: Sequence[Mapping[str, object]]) -> object:
 def is_by_replicas(file: str, line: int, end_line: int | None, column: int | None, end_column: int | None,
                    count: int) -> bool:
     """Whether the expression at a place may divide by the number of replicas; not where it says that it is a batch."""
-    return column is None or file.startswith(INSTALLED) or _is_by_replicas(
+    return column is None or file.startswith(call_site.INSTALLED) or _is_by_replicas(
         "".join(linecache.getlines(file)), Part(0, line, end_line, column, end_column), count)
 
 
@@ -352,7 +349,7 @@ def _is_another_number(node: ast.expr, program: Program, count: int) -> bool:
 
 def divides_by_length(file: str, line: int) -> bool:
     """Whether the innermost function around a line divides by a length anywhere."""
-    if file.startswith(INSTALLED):
+    if file.startswith(call_site.INSTALLED):
         return False
     return _divides_by_length("".join(linecache.getlines(file)), line)
 

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from refdist.core import call_site
-from refdist.core.divisors import INSTALLED
 from refdist.core.flow import Flow, Function, Key, Part, Program, name_of
 
 # Names of functions: `isfinite`, `all_finite`, `has_nan`.
@@ -30,7 +29,7 @@ def is_asked(site: call_site.Site, outside: bool) -> bool:
         site: of the reduction, innermost first.
         outside: whether that is outside of replicas.
     """
-    files = [file for file in dict.fromkeys(place.file for place in site) if not file.startswith(INSTALLED)]
+    files = [file for file in dict.fromkeys(place.file for place in site) if not file.startswith(call_site.INSTALLED)]
     parts = tuple(Part(files.index(place.file), *place[2:]) for place in site if place.file in files)
     return _is_asked(tuple("".join(linecache.getlines(file)) for file in files), parts, outside)
 

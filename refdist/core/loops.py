@@ -6,8 +6,7 @@ import ast
 import functools
 import linecache
 
-from refdist.core import divisors
-from refdist.core.call_site import Place, Site
+from refdist.core.call_site import INSTALLED, Place, Site
 
 _LOOPS = (ast.For, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -26,7 +25,7 @@ def never_ends(site: Site) -> bool:
     Args:
         site: of the instruction that takes the next item; its columns are those of the loop, or of what it goes over.
     """
-    trees = [_parsed(file) for file in {place.file for place in site} if not file.startswith(divisors.INSTALLED)]
+    trees = [_parsed(file) for file in {place.file for place in site} if not file.startswith(INSTALLED)]
     if any(tree is None or any(map(_catches, ast.walk(tree))) for tree in trees):
         return False
     place, tree = site[0], _parsed(site[0].file)

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refdist.core import call_site, context_stack
-from refdist.core.divisors import INSTALLED
 from refdist.insight.imports import when_imported
 
 GLOBAL = "global"
@@ -233,7 +232,7 @@ def _line() -> str | None:
     """The program's line that makes the call, itself or through a library; None if refdist or an import makes it."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (frame.f_globals.get("__name__") == __name__
-                                 or frame.f_code.co_filename.startswith(INSTALLED)):
+                                 or frame.f_code.co_filename.startswith(call_site.INSTALLED)):
         frame = frame.f_back
     if frame is None or call_site.is_ours(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith(
             "<frozen importlib"):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refdist.core import call_site, context_stack, divisors
+from refdist.core import call_site, context_stack
 from refdist.insight.imports import when_imported
 
 _MAKING = ("key", "PRNGKey")
@@ -106,7 +106,7 @@ def _replica() -> int | None:
 def _line() -> str | None:
     # Of the program, whatever library lies between; None where JAX or refdist does it for itself.
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(divisors.INSTALLED):
+    while frame is not None and frame.f_code.co_filename.startswith(call_site.INSTALLED):
         if frame.f_globals.get("__name__", "").startswith("jax."):
             return None
         frame = frame.f_back
