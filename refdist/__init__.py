@@ -25,13 +25,22 @@ Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.exp
 
 import os
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 # In a checkout, backends/ and conformance/ lie beside this folder; installed, they lie inside it.
 _checkout = Path(__file__).parents[1]
 if (_checkout / "setup.cfg").exists():
-    __path__.append(str(_checkout))
+    class _Beside:
+        # Only these two are found there: were it in `__path__`, refdist itself would be in refdist, and again in that.
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+            if name not in ("refdist.backends", "refdist.conformance"):
+                return None
+            return PathFinder.find_spec(name, [str(_checkout)])
+
+    sys.meta_path.append(_Beside)
 
 from refdist import interrupts  # noqa: E402
 

@@ -10,6 +10,7 @@ import enum
 import functools
 import inspect
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -350,6 +351,11 @@ def test_parameters_left_out_are_tensorflow_s_and_are_left_out(name: str) -> Non
 @pytest.mark.parametrize("name", [name for name in ENTRIES if ENTRIES[name]["kind"] == "enum" and exists(name)])
 def test_enums_have_the_same_members_in_the_same_order(name: str) -> None:
     assert [(member.name, member.value) for member in lookup(name)] == [*ENTRIES[name]["values"].items()]
+
+
+def test_a_checkout_is_no_part_of_the_package() -> None:
+    """Or who imports all modules finds refdist in refdist, and again in that, and never comes to an end."""
+    assert {"refdist", "tests", "docs"}.isdisjoint(module.name for module in pkgutil.iter_modules(refdist.__path__))
 
 
 def test_everything_public_is_documented() -> None:

@@ -20,8 +20,6 @@ class TensorSpec:
     """Shape and dtype; None in a shape is an unknown length, None instead of a shape an unknown rank.
 
     Attributes:
-        shape: a tuple of ints and None, or None.
-        dtype: NumPy's.
         name: without effect; specs that differ in it alone are equal.
 
     >>> TensorSpec([None, 3], np.float32)
@@ -33,17 +31,27 @@ class TensorSpec:
     Source: tf.TensorSpec.
     """
 
-    __slots__ = ("dtype", "name", "shape")
+    __slots__ = ("_dtype", "_shape", "name")
 
     def __init__(self, shape: Iterable[int | None] | None, dtype: npt.DTypeLike = np.float32,
                  name: str | None = None) -> None:
         try:
-            self.shape = None if shape is None else tuple(None if n is None else int(n) for n in shape)
+            self._shape = None if shape is None else tuple(None if n is None else int(n) for n in shape)
         except (TypeError, ValueError) as error:
             raise errors.error("RD25", "TensorSpec", f"shape is {shape!r}",
                                "Pass a list of ints and None.") from error
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
         self.name = name
+
+    @property
+    def shape(self) -> tuple[int | None, ...] | None:
+        """A tuple of ints and None; None for an unknown rank."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype."""
+        return self._dtype
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TensorSpec) and (self.shape, self.dtype) == (other.shape, other.dtype)
