@@ -245,9 +245,11 @@ CATALOGUE: dict[str, Code] = {
         "Arguments and results that are combined over replicas have the same structure on each of them.",
         "Use the same nesting of lists, tuples and dicts, with the same keys, on every replica."),
     "RD22": Code(
-        "a collective call after the run was stopped", InvalidContextError,
-        "After a replica has failed, the others are ended by an exception and can make no further collective calls.",
-        "Do not catch BaseException around collective calls."),
+        "a call after the run was stopped", InvalidContextError,
+        "After a replica has failed, the others are ended by an exception and can make no further collective calls. A "
+        "scheduled function whose worker is lost, or that is cancelled, is ended by one at its next access to a "
+        "variable.",
+        "Do not catch BaseException around collective calls and accesses to variables."),
     "RD23": Code(
         "the dtype cannot be reduced", InvalidTypeError,
         "Numbers can be summed; booleans, strings and objects cannot.",

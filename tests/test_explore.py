@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -863,3 +864,44 @@ def test_the_command_says_it_with_its_status(tmp_path: Path, step: str, argument
                            capture_output=True, text=True, check=False)
     assert (ended.returncode, text in ended.stdout + ended.stderr) == (status, True), ended
     assert ("printed" in ended.stdout) == bool("--choices" in arguments and status < 2)
+
+
+def swallows_its_end(v: Any, k: int) -> None:
+    while True:
+        with suppress(BaseException):
+            v[0].assign_add(1.0)
+
+
+def swallows_a_while(v: Any, k: int) -> None:
+    for _ in range(2):
+        with suppress(BaseException):
+            v[0].assign_add(1.0)
+
+
+def only_the_second(v: Any, k: int) -> None:
+    while k:
+        try:
+            if v[0].assign_add(1.0) > 5.0:
+                break
+        except BaseException:
+            pass
+
+
+@pytest.mark.parametrize(("step", "faults"), [(swallows_its_end, None), (swallows_its_end, LOSSES),
+                                              (only_the_second, LOSSES), (only_the_second, TWO)])
+def test_a_function_that_swallows_its_end_is_named_and_nothing_hangs(step: Step, faults: str | None) -> None:
+    report = refdist.explore(program(step), faults=faults)
+    [finding] = report.findings
+    assert finding.title == "CANNOT BE STOPPED" and not report.proved
+    line = step.__code__.co_firstlineno + 3
+    assert f"RD22] function {step.__name__} (scheduled at" in finding.why
+    assert f"last at {__file__}:{line};" in finding.why
+    right, shown = explorer.replay(program(step), finding.choices, faults=faults)
+    assert not right and shown.startswith("CANNOT BE STOPPED: [RD22] function")
+    assert refdist.explore(program(add)).proved  # the thread that is left disturbs no other run
+
+
+def test_a_function_that_swallows_its_end_and_then_ends_is_explored() -> None:
+    assert refdist.explore(program(swallows_a_while)).proved
+    [finding] = refdist.explore(program(swallows_a_while), faults=LOSSES).findings
+    assert finding.title == "NOT RESTART-SAFE"

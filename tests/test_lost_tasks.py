@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +16,7 @@ from test_parameter_servers import made
 
 import refdist
 from refdist.coordinator import ClusterCoordinator, interleaving, restart_task, stop_task
+from refdist.coordinator.cluster import REFUSALS
 from refdist.data import Dataset
 from refdist.errors import CancelledError, UnavailableError
 
@@ -155,3 +162,103 @@ def test_tasks_that_cannot_be_lost(arguments: Any) -> None:
     for after in (-1, 1.5, True):
         with pytest.raises(TypeError, match="RD25"):
             stop_task(c, "worker", 0, after=after)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", [stop_task, restart_task])
+def test_a_function_cannot_lose_or_start_a_task_itself(call: Any) -> None:
+    c = coordinator(2, 1)
+    value = c.schedule(lambda: call(c, "worker", 0))
+    with pytest.raises(RuntimeError, match=rf"RD09.*{call.__name__}: it was called in a scheduled function"):
+        value.fetch()
+
+
+def never_stopped(v: Any) -> Callable[[], None]:
+    def step() -> None:
+        while True:
+            with suppress(BaseException):
+                v.assign_add(1.0)
+
+    return step
+
+
+def test_a_function_that_goes_on_after_its_loss_is_given_up_and_named() -> None:
+    c = coordinator(2, 1)
+    v = variable(c)
+    value = c.schedule(never_stopped(v))
+    c.schedule(lambda: None)
+    stop_task(c, "worker", 0, after=3)
+    line = never_stopped.__code__.co_firstlineno + 4
+    swallowed = (rf"RD22\] function step \(scheduled at .*test_lost_tasks.py:\d+\) on worker 0: it was to end, and has "
+                 rf"caught the exception that ends it {REFUSALS} times, last at .*test_lost_tasks.py:{line}; .*"
+                 "Write `except Exception`")
+    with pytest.raises(RuntimeError, match=swallowed):
+        c.join()
+    with pytest.raises(RuntimeError, match=swallowed):
+        value.fetch()
+    assert float(v) == 3.0
+    c.schedule(lambda: v.assign_add(1.0))
+    c.join()
+    assert float(v) == 4.0
+
+
+def test_a_function_that_goes_on_after_another_failed_is_named_beside_the_error() -> None:
+    def failing() -> None:
+        v.assign_add(1.0)
+        raise KeyError("mine")
+
+    notes = []
+    for seed in range(8):
+        c = coordinator(2, 1)
+        v = variable(c)
+        with interleaving(seed):
+            spinning = c.schedule(never_stopped(v))
+            c.schedule(failing)
+            with pytest.raises(KeyError, match="mine") as caught:
+                c.join()
+        notes += [note for note in caught.value.__notes__ if "RD22" in note]
+        with pytest.raises(CancelledError, match="RD32"):
+            spinning.fetch()
+        assert c.done()
+    assert notes and all("function step" in note and "1000 times" in note for note in notes)
+
+
+def test_a_function_that_goes_on_in_a_few_handlers_ends_by_itself() -> None:
+    c = coordinator(2, 1)
+    v = variable(c)
+
+    def step() -> None:
+        for _ in range(50):
+            with suppress(BaseException):
+                v.assign_add(1.0)
+
+    c.schedule(step)
+    stop_task(c, "worker", 0, after=3)
+    c.join()
+    assert float(v) == 53.0
+
+
+def test_a_program_ends_although_a_function_cannot_be_stopped(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent("""\
+        import refdist, signal, threading
+        spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+        strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
+        with strategy.scope():
+            v = refdist.Variable(0.0)
+        c = refdist.coordinator.ClusterCoordinator(strategy)
+        main = threading.get_ident()
+        def step():
+            while True:
+                try:
+                    if v.assign_add(1.0) == 3.0:
+                        signal.pthread_kill(main, signal.SIGINT)
+                except BaseException:
+                    pass
+        c.schedule(step)
+        try:
+            c.join()
+        except KeyboardInterrupt:
+            print("interrupted")
+        """))
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted\n", "")

@@ -8,10 +8,11 @@ The coordinator runs until it waits: for one function (`fetch`), for all of them
 Nothing else makes functions go on unless the choices say so, and there are no clocks.  Where nothing could ever end the
 wait, because no worker is left, it is an error.
 
-A function is stopped at an access, by an exception that is not an `Exception`.  A strand that waits for a variable to
-change, the coordinator too, would never let others go on.  After `PATIENCE` accesses in a row it is tired: until a
-function ends, it comes after all that are not, and among those that are, in the order in which they got tired.  So
-whatever it waits for gets its turn.
+A function is stopped at an access, by an exception that is not an `Exception`.  One that catches it and goes on is
+stopped at its next access, and after `REFUSALS` of them it is given up: its thread waits for ever.  A strand that waits
+for a variable to change, the coordinator too, would never let others go on.  After `PATIENCE` accesses in a row it is
+tired: until a function ends, it comes after all that are not, and among those that are, in the order in which they got
+tired.  So whatever it waits for gets its turn.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from refdist import errors, nest
 from refdist.coordinator import strands
@@ -27,11 +29,14 @@ from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stoppe
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.strands import Job, Turn
 from refdist.coordinator.values import PerWorkerDataset, PerWorkerValue, kept, per_worker_datasets
-from refdist.core import devices
+from refdist.core import call_site, devices
 from refdist.strategies.parameter_server import ParameterServerExtended
 from refdist.variables.served import Access, here
 
 PATIENCE = 1000
+# How often a function that was stopped may go on, each time to an access that ends it again, before it is left where it
+# is.  One that tries each row of a batch, and lets no exception end it, comes to its end by itself.
+REFUSALS = 1000
 
 
 class _Mine(threading.local):
@@ -163,7 +168,7 @@ class Cluster(Functions):
             finally:
                 self.lock.release()
         elif closure.fate or self._interrupted:
-            raise Stopped
+            self._end(closure)
         else:
             self._pause(closure, access)
 
@@ -180,16 +185,22 @@ class Cluster(Functions):
     def _switch(self, closure: Closure | None) -> None:
         worker = None if closure is None else closure.worker
         first = Option(COORDINATOR) if worker is None else Option(GO_ON, worker.number)
-        option = self._chosen((first,))
+        try:
+            option = self._chosen((first,))
+        except BaseException as error:  # raised by the scheduler, and none of the function's business
+            if closure is None:
+                raise
+            self._failure = error
+            option = Option(COORDINATOR)
         if closure is not None and closure.fate:
-            raise Stopped
+            self._end(closure)
         if option is None or option == first:
             return
         if closure is None:
             self.ready = _always
         self._hand_over(option, self._turn if closure is None else closure.turn)
         if closure is not None and closure.fate:
-            raise Stopped
+            self._end(closure)
 
     def _options(self, first: Sequence[Option]) -> list[Option]:
         options = list(first)
@@ -275,6 +286,15 @@ class Cluster(Functions):
             if not closure.fate:
                 disturbed("a function fails, which stops the others")
                 self._failed(closure, worker.number, error)
+        try:
+            return self._ended(closure)
+        finally:
+            _mine.closure = here.worker = None
+
+    def _ended(self, closure: Closure) -> Job | None:
+        """The function does not go on: whose turn it is, and the job of this thread, if another function is next."""
+        worker = closure.worker
+        assert worker is not None
         worker.closure = closure.worker = None
         self._tired.clear()
         if worker.alive:
@@ -288,8 +308,6 @@ class Cluster(Functions):
             self._failure = error
             self._turn.give()
             return None
-        finally:
-            _mine.closure = here.worker = None
 
     def _before_it_returns(self, closure: Closure) -> None:
         """The function has made its last access; where the choices say so, the coordinator never hears of it."""
@@ -354,7 +372,29 @@ class Cluster(Functions):
                     self.lose(fault.task, fault.returns)
                 fault.left -= 1
         if closure is not None and closure.fate:
+            self._end(closure)
+
+    def _end(self, closure: Closure) -> NoReturn:
+        """Ends the function, which runs in this thread and was stopped, by an exception; or gives it up."""
+        closure.refusals += 1
+        if closure.refusals <= REFUSALS:
             raise Stopped
+        worker = closure.worker
+        assert worker is not None
+        if not self._interrupted:
+            site = call_site.that_led_here()
+            self.given_up = errors.error(
+                "RD22", f"function {closure} on worker {worker.number}", f"it was to end, and has caught the exception "
+                f"that ends it {REFUSALS} times{f', last at {site[0]}' if site else ''}; its thread was left there",
+                "Write `except Exception` around accesses to variables.")
+            if closure.fate == LOST:
+                self._failed(closure, worker.number, self.given_up)
+                closure.fate = CANCELLED
+            job = self._ended(closure)
+            if job is not None:
+                strands.start(job)
+        while True:
+            Turn().wait()
 
     def _stop(self, closure: Closure, fate: str) -> None:
         closure.fate = fate

@@ -217,7 +217,8 @@ def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, aft
             variables of the server; None for a moment that `interleaving` chooses, if it chooses one.
 
     Raises:
-        RD17: there is no such task.  RD20: it is a process.  RD25, RD34: `after` is not an int of 0 or more, nor None.
+        RD09: in a scheduled function.  RD17: there is no such task.  RD20: it is a process.  RD25, RD34: `after` is not
+        an int of 0 or more, nor None.
     """
     cluster, task = _task(coordinator, "stop_task", task_type, task_id)
     accesses = as_integer(after)
@@ -243,7 +244,7 @@ def restart_task(coordinator: ClusterCoordinator, task_type: str, task_id: int) 
         task_id: the number of the worker, from 0.
 
     Raises:
-        RD17: there is no such worker.  RD20: it is a parameter server, or a process.
+        RD09: in a scheduled function.  RD17: there is no such worker.  RD20: it is a parameter server, or a process.
     """
     cluster, (kind, number) = _task(coordinator, "restart_task", task_type, task_id)
     if kind == "ps":
@@ -255,6 +256,7 @@ def restart_task(coordinator: ClusterCoordinator, task_type: str, task_id: int) 
 
 def _task(coordinator: ClusterCoordinator, attempted: str, task_type: str, task_id: int
           ) -> tuple[Cluster, tuple[str, int]]:
+    not_on_a_worker(attempted)  # it would wait for the coordinator, which waits for the function
     cluster = coordinator._cluster
     if not isinstance(cluster, Cluster):
         fix = ("Send it a signal." if attempted == "stop_task" else "Start the job by `python -m refdist launch "

@@ -34,6 +34,7 @@ class Functions(ABC):
         queue: the functions that wait.
         count: how many were scheduled.
         error: the first one of a function, until it is raised.
+        given_up: that of a function that could not be stopped; None where all could.
     """
 
     def __init__(self, workers: int) -> None:
@@ -42,6 +43,7 @@ class Functions(ABC):
         self.queue: deque[Closure] = deque()
         self.count = 0
         self.error: BaseException | None = None
+        self.given_up: errors.RefdistError | None = None
 
     @property
     @abstractmethod
@@ -116,6 +118,8 @@ class Functions(ABC):
         for closure in self.queue:
             closure.cancel("it was dropped before it began, because another function failed")
         self.queue.clear()
+        if self.given_up not in (None, error):
+            error.add_note(str(self.given_up))
         raise error
 
     def _failed(self, closure: Closure, worker: int, error: BaseException) -> None:
@@ -130,7 +134,7 @@ class Functions(ABC):
         closure.finish(None, error)
 
     def _again(self, closure: Closure) -> None:
-        closure.fate, closure.returns = "", False
+        closure.fate, closure.returns, closure.refusals = "", False, 0
         closure.losses += 1
         if self.error is not None:
             closure.cancel("its worker was lost after another function had failed")

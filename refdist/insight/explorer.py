@@ -154,7 +154,10 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
     if not all(choice is not None and choice >= 0 for choice in given):
         raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
     explorer = _Explorer(program, check, "20s", faults, max_staleness)
-    trial = explorer.attempt(_following([choice or 0 for choice in given]), values=True)
+    try:
+        trial = explorer.attempt(_following([choice or 0 for choice in given]), values=True)
+    except _GivenUp as ended:
+        return False, f"CANNOT BE STOPPED: {ended.trial.run.given_up}"
     if trial.run.cut.startswith(NO_OPTION):
         raise errors.error("RD34", "explore", trial.run.cut, "Pass the choices of this program, as the report gave "
                            "them.")
@@ -188,6 +191,13 @@ def _following(choices: Sequence[int]) -> Decide:
         return choices[at]
 
     return decide
+
+
+class _GivenUp(Exception):
+    """A function could not be stopped, and its thread is left; further runs would leave more of them."""
+
+    def __init__(self, trial: _Trial) -> None:
+        self.trial = trial
 
 
 class _Explorer:
@@ -240,6 +250,11 @@ class _Explorer:
         except KeyboardInterrupt:
             report.interrupted = True
             self._reasons["it was interrupted"] = None
+        except _GivenUp as ended:
+            run = ended.trial.run
+            report.findings.append(Finding("CANNOT BE STOPPED", str(run.given_up), _trimmed(run.taken), [
+                "its thread is left, so nothing else was run after this schedule"], steps=ended.trial.steps,
+                options=self._options(), losses=self._faulty is not None))
         self._end = time.monotonic() + (0 if report.interrupted else self._budget)
         for trial, fault in list(self._faults.values())[:KEPT]:
             report.findings.append(self._shown(trials[0], trial, fault))
@@ -450,6 +465,8 @@ class _Explorer:
             run.exits = True
             came = Outcome(None, None, (), (), error if error.code else None)
         self._reasons |= run.disturbances
+        if run.given_up is not None:
+            raise _GivenUp(_Trial(run, came))
         return _Trial(run, None if run.cut else came)
 
     # What is wrong in a run.

@@ -27,7 +27,8 @@ class Finding:
         title: "LOST UPDATE", "TORN READ", "TORN WRITE", "STALE READ" or "NOT ONE AFTER THE OTHER", where the functions
             could not have run whole; "NOT RESTART-SAFE", where one was lost and ran again; "CHECK" where the check
             fails, "RAISED" where the program does; "NOT REPEATABLE" where one schedule had two results;
-            "TOO STALE" where a variable is written more than `max_staleness` updates after it was read.
+            "TOO STALE" where a variable is written more than `max_staleness` updates after it was read;
+            "CANNOT BE STOPPED" where a function catches the exception that ends it, and goes on.
         why: what is wrong, with the result.
         choices: the schedule, as a list for `refdist.coordinator.interleaving`.
         switches: how many of the choices are not the quiet one.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refdist import disk
+from refdist import disk, errors
 from refdist.array.convert import to_numpy
 from refdist.checkpoints import preemption
 from refdist.checkpoints.files import INDEX
@@ -168,6 +168,7 @@ class Run(Scheduler):
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
         exits: whether the program has ended with SystemExit.
+        given_up: the error of a function that could not be stopped, whose thread is left; None where all could.
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
         cells: what held values, in the order in which it was made.
     """
@@ -184,6 +185,7 @@ class Run(Scheduler):
         self.disturbances: dict[str, None] = {}
         self.cut = ""
         self.exits = False
+        self.given_up: errors.RefdistError | None = None
         self.several = 0
         self.cells: list[Variable] = []
         self._decide = decide
@@ -232,6 +234,7 @@ class Run(Scheduler):
                 self.cut = "ended"
             for cluster in self._clusters:
                 cluster.abandon()
+                self.given_up = self.given_up or cluster.given_up
             if self.cut == "ended":
                 self.cut = ""
 
