@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .distribution import COMMAND, PACKAGE, WHOLE
+from .readers import may_go
 
 
 class Command(NamedTuple):
@@ -64,6 +65,11 @@ def about() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
+    with may_go():
+        return _main(arguments)
+
+
+def _main(arguments: list[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     command = COMMANDS.get(given[0]) if given else None
     if command is None and {"-h", "--help"} & set(given):

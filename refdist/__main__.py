@@ -43,11 +43,17 @@ from refdist.backends.mpi import alone, hosts
 from refdist.backends.mpi.logs import LABEL_VARIABLE
 from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.supervisor import TIMEOUT_VARIABLE
+from refdist.conformance.readers import may_go
 from refdist.workers.launcher import RESTARTS_VARIABLE, SERVERS_VARIABLE
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status, the largest one of all workers."""
+    with may_go():
+        return _main(arguments)
+
+
+def _main(arguments: list[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m refdist", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"refdist {refdist.__version__}")
