@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -287,3 +289,32 @@ def test_reads_before_a_kill_do_not_make_gradients_after_it_old(tmp_path: Path) 
     assert finding.title == "TOO STALE" and ", 1 kill, 1 switch\n" in str(finding)
     assert str(finding).count("<-") == 4  # the kill, the read, the update, the write
     assert refdist.explore(scheduled(tmp_path, train), faults=KILLS, max_staleness=1).proved
+
+
+def test_variables_of_replicas_in_a_script_are_compared(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"""
+import os, refdist
+strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+with strategy.scope():
+    weight = refdist.Variable(8.0, name="weight")
+    epochs = refdist.Variable(0, name="epochs")
+folder = {str(tmp_path)!r}
+weights, progress = refdist.train.Checkpoint(weight=weight), refdist.train.Checkpoint(epochs=epochs)
+for name, checkpoint in (("weights", weights), ("progress", progress)):
+    if os.path.exists(f"{{folder}}/{{name}}.safetensors"):
+        checkpoint.read(f"{{folder}}/{{name}}")
+while int(epochs) < 2:
+    strategy.run(lambda: weight.assign_sub(1.0))
+    epochs.assign_add(1)
+    weights.write(f"{{folder}}/weights")
+    progress.write(f"{{folder}}/progress")
+""")
+    command = [sys.executable, "-m", "refdist", "explore", str(script), "--faults", KILLS]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended
+    assert "the result is weight = 5.0, epochs = 2; without the kill, it is weight = 6.0, epochs = 2" in ended.stdout
+    script.write_text(script.read_text().replace('weights.write(f"{folder}/weights")', "")
+                      .replace("(epochs=", "(weight=weight, epochs="))
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and "1 result: weight = 6.0, epochs = 2  1 class" in ended.stdout, ended

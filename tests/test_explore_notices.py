@@ -142,7 +142,7 @@ def test_without_a_handler_and_with_a_grace_period_nothing_is_called_proved(tmp_
         lambda: 1.0, faults=NOTICES).reasons
 
 
-def test_the_command_replays_it_and_cannot_prove_a_script_that_returns_nothing(tmp_path: Path) -> None:
+def test_the_command_replays_it_and_proves_a_script_whose_variables_are_compared(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"""
 import refdist
@@ -159,4 +159,8 @@ assert float(weight) == 2.0, float(weight)
         assert ended.returncode == 1 and "AssertionError: 3.0" in ended.stdout, ended
     script.write_text(script.read_text().replace("range(2)", "range(int(handler.total_run_calls), 2)"))
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 3 and "nothing is compared: no function of a coordinator ran, and the" in ended.stdout
+    assert ended.returncode == 0 and "1 result: weight = 2.0" in ended.stdout.replace("Variable", "weight"), ended
+    script.write_text(script.read_text().replace("weight=weight", "").replace("weight = refdist.Variable(0.0)", "")
+                      .replace("weight.assign_add(1.0)", "None").partition("assert")[0])
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 3 and "nothing is compared: the program made no variables, and" in ended.stdout

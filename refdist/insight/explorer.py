@@ -268,9 +268,9 @@ class _Explorer:
         if (self._possible.kills or self._possible.notices) and not saves:
             self._reasons["the program saved no checkpoint" if self._possible.kills else
                           "no PreemptionCheckpointHandler asked whether the program is to end"] = None
-        returns = quiet.came is not None and quiet.came.value is not None
-        if all(step.process == PROGRAM for step in quiet.run.steps) and not (saves and returns):
-            self._reasons["nothing is compared: no function of a coordinator ran, and the program returned nothing"
+        compares = quiet.came is not None and (quiet.came.value is not None or bool(quiet.came.finals))
+        if all(step.process == PROGRAM for step in quiet.run.steps) and not (saves and compares):
+            self._reasons["nothing is compared: the program made no variables, and returned nothing"
                           if saves else "no function of a coordinator ran, or not in this process"] = None
         if quiet.came is not None and anomaly(quiet.run.steps) is None:
             self._serial.append(quiet.came)

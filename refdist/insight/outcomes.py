@@ -13,6 +13,7 @@ from refdist.insight.schedules import Run
 
 # Sums of floats may differ by the order of their terms.
 ROUNDINGS = 64
+REPLICA = "/replica_"  # in the names of all copies of a variable but the first
 
 
 class Outcome(NamedTuple):
@@ -21,7 +22,7 @@ class Outcome(NamedTuple):
     Attributes:
         returned: what the program returned.
         value: the same, with arrays and numbers for whatever holds one.
-        finals: what its variables held at the end.
+        finals: what its variables held at the end, those of replicas by their copies.
         names: those of these variables.
         error: what it raised instead.
     """
@@ -37,8 +38,11 @@ class Outcome(NamedTuple):
             return f"{type(self.error).__name__}: {str(self.error).splitlines()[0] if str(self.error) else ''}"
         if self.value is not None:
             return text(self.value)
-        finals = zip(self.names, self.finals, strict=True)
-        return ", ".join(f"{name} = {text(value)}" for name, value in finals) or "None"
+        shown: dict[str, str] = {}
+        for name, value in zip(self.names, self.finals, strict=True):
+            if shown.get(name.partition(REPLICA)[0]) != text(value):  # most copies hold what the first one does
+                shown[name] = text(value)
+        return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "None"
 
 
 def outcome(run: Run, returned: Any) -> Outcome:
@@ -46,7 +50,7 @@ def outcome(run: Run, returned: Any) -> Outcome:
     returned = nest.map_structure(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, returned)
     value = nest.map_structure(_leaf, returned)
     # Variables of a lost parameter server have no final value; the program has made others in their place.
-    cells = [cell for cell in run.cells if not run.is_gone(cell)]
+    cells = [cell for cell in (*run.cells, *run.copies) if not run.is_gone(cell)]
     finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in cells)
     return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells))
 

@@ -34,7 +34,7 @@ from refdist.insight.kills import Files
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.served import Access, PerWorkerVariable, ServedVariable, here
 from refdist.variables.sharded import ShardedVariable
-from refdist.variables.variable import Variable
+from refdist.variables.variable import ResourceVariable, Variable
 
 KILLED = "the program is killed"
 LIMIT = 2500  # steps of a run; more than PATIENCE of `cluster`, after which what waits lets others go on
@@ -171,6 +171,7 @@ class Run(Scheduler):
         given_up: the error of a function that could not be stopped, whose thread is left; None where all could.
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
         cells: what held values, in the order in which it was made.
+        copies: other variables, by their copies: those of replicas, and those without a strategy.
     """
 
     def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
@@ -188,6 +189,7 @@ class Run(Scheduler):
         self.given_up: errors.RefdistError | None = None
         self.several = 0
         self.cells: list[Variable] = []
+        self.copies: list[ResourceVariable] = []
         self._decide = decide
         self._values = values
         self._faults = faults
@@ -455,6 +457,8 @@ class Run(Scheduler):
                 self.disturbed("a variable is each worker's own")
             elif isinstance(part, ServedVariable):
                 self._add(part)
+            elif isinstance(part, ResourceVariable):
+                self.copies.append(part)
         return variable
 
     def _add(self, variable: Variable) -> int:
