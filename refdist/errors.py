@@ -118,7 +118,7 @@ class DifferenceWarning(RefdistError, UserWarning):
 
 
 class ReplicaTypeWarning(DifferenceWarning):
-    """What is reduced over the replicas as if it were something else, RD37 to RD41; see `refdist.config.checks`."""
+    """What is reduced over the replicas as if it were something else, RD37 to RD41 and RD51; see `config.checks`."""
 
 
 class InternalError(RefdistError):
@@ -388,6 +388,12 @@ CATALOGUE: dict[str, Code] = {
         "The workers' pipelines together read each row once: either the AutoShardPolicy divides the rows, or `shard` "
         "in an input function does, not both.",
         "Shard the dataset once."),
+    "RD51": Code(
+        "a reduction of a program whose text cannot be read", ReplicaTypeWarning,
+        "Whether a sum of means is a mistake depends on what the program divides by later, which is read from its "
+        "text. Of what was passed to `exec`, or to `python -c`, Python keeps no text; and a file may have been edited "
+        "since it was imported. The warning comes once for a file, in place of RD37, RD38 and RD39.",
+        "Run the program from a file or a notebook, or look for a division by the number of replicas yourself."),
 }
 
 

@@ -46,6 +46,11 @@ def source_of(file: str) -> str:
     return "".join(linecache.getlines(file))
 
 
+def is_cell(file: str) -> bool:
+    """Whether IPython compiled this file from a cell."""
+    return _cell(file) is not None
+
+
 def shell() -> Any:
     """The shell of IPython in which the program runs; None where there is none."""
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()

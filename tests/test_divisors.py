@@ -44,6 +44,42 @@ DIVIDED = {
     "by what was counted": "mean, count = c.all_reduce('SUM', [g, 1.0])\nprint(mean / count)",
     "by what was counted alone": "mean = c.all_reduce('SUM', g)\nn = c.all_reduce('SUM', 1.0)\nprint(mean / n)",
     "in a zip": "for p, g in zip(w, c.all_reduce(g)):\n p.grad = g / replicas",
+    "by a decorator":
+        "def averaged(f):\n def wrapper(x):\n  return f(x) / replicas\n return wrapper\n\n"
+        "@averaged\ndef step(g):\n return c.all_reduce(g)",
+    "by a decorator with arguments":
+        "def over(n):\n def decorate(f):\n  return lambda x: f(x) / n\n return decorate\n\n"
+        "@over(replicas)\ndef step(g):\n return c.all_reduce(g)",
+    "what a decorator reduces":
+        "def reduced(f):\n def wrapper(x):\n  return c.all_reduce(f(x))\n return wrapper\n\n"
+        "@reduced\ndef step(g):\n return g.mean()\n\nprint(step(x) / replicas)",
+    "through a parameter with a function's name":
+        "def step(x):\n return x.mean()\n\ndef apply(step, t):\n return step(t)\n\n"
+        "g = c.all_reduce(g)\nprint(apply(lambda t: t.copy(), g) / replicas)",
+    "through a function that is bound anew":
+        "def step(x):\n return 0\n\nstep = compiled(c)\ng = c.all_reduce(g)\nprint(step(g) / replicas)",
+    "through a partial function":
+        "def over(n, x):\n return x / n\n\naverage = partial(over, replicas)\naverage(c.all_reduce(g))",
+    "through a function under another name": "def over(x):\n return x / replicas\n\nf = over\nf(c.all_reduce(g))",
+    "in the method of what keeps it":
+        "class Mean:\n def __init__(self, total):\n  self.total = total\n def value(self):\n"
+        "  return self.total / replicas\n\nprint(Mean(c.all_reduce(g)).value())",
+    "by an object that is called":
+        "class Mean:\n def __call__(self, x):\n  return x / replicas\n\nmean = Mean()\nmean(c.all_reduce(g))",
+    "by a method of the class above":
+        "class A:\n def over(self, x):\n  return x / replicas\n\nclass B(A):\n def f(self):\n"
+        "  return self.over(c.all_reduce(g))",
+    "by a method of the class below":
+        "class A:\n def over(self, x):\n  return x\n def f(self):\n  return self.over(c.all_reduce(g))\n\n"
+        "class B(A):\n def over(self, x):\n  return x / replicas",
+    "by a parameter that a run may pass":
+        "def over(x, n):\n return c.all_reduce(x) / n\n\nover(x, 32)\nstrategy.run(over, (x, k))",
+    "by a default": "def over(x, n=replicas):\n return x / n\n\nover(c.all_reduce(g))",
+    "in the condition of a redefinition":
+        "if old:\n def over(x):\n  return x\nelse:\n def over(x):\n  return x / replicas\n\nover(c.all_reduce(g))",
+    "by an attribute that a constructor is given":
+        "class A:\n def __init__(self, n):\n  self.n = n\n def f(self):\n  return c.all_reduce(g) / self.n\n\n"
+        "A(n=replicas).f()",
 }
 NOT_DIVIDED = {
     "nothing": "g = c.all_reduce(g)",
@@ -63,7 +99,63 @@ NOT_DIVIDED = {
     "by another number": "g = c.all_reduce(g) / 32",
     "its length": "g = c.all_reduce(g)\nprint(len(g) / replicas)",
     "what is printed beside it": "share = loss / replicas\ng = c.all_reduce(g)\nprint(g, share)",
+    "by a function of the same name in another":
+        "def train(x):\n def step(x):\n  return c.all_reduce(x)\n return step(x)\n\n"
+        "def test(x):\n def step(x):\n  return x.mean()\n return step(x) / replicas",
+    "by a lambda of the same name in another":
+        "def train(x):\n step = lambda x: c.all_reduce(x)\n return step(x)\n\n"
+        "def test(x):\n step = lambda x: x.mean()\n return step(x) / replicas",
+    "by a method of the same name of another class":
+        "class A:\n def step(self, x):\n  return c.all_reduce(x)\n def f(self, x):\n  return self.step(x)\n\n"
+        "class B:\n def step(self, x):\n  return x.mean()\n def f(self, x):\n  return self.step(x) / replicas",
+    "by a method of another object":
+        "class A:\n def step(self, x):\n  return c.all_reduce(x)\n\nclass B:\n def step(self, x):\n"
+        "  return x.mean()\n\na = A()\nb = B()\na.step(x)\nprint(b.step(x) / replicas)",
+    "by a function with a method's name":
+        "class A:\n def step(self, x):\n  return c.all_reduce(x)\n\ndef step(x):\n return x.mean()\n\n"
+        "print(step(x) / replicas)",
+    "by what redefines it":
+        "def step(x):\n return c.all_reduce(x)\n\nstep(x)\n\ndef step(x):\n return x.mean()\n\n"
+        "print(step(x) / replicas)",
+    "by a number with the same name elsewhere":
+        "def batches():\n n = replicas\n return rows.batch(8 * n)\n\ndef step(x):\n n = 32\n"
+        " return c.all_reduce(x) / n",
+    "by another attribute of a variable's name":
+        "n = replicas\n\ndef step(x, norm):\n return c.all_reduce(x) / norm.n",
+    "by a name in a class":
+        "class Settings:\n n = replicas\n\nn = 32\n\ndef step(x):\n return c.all_reduce(x) / n",
 }
+
+
+def test_functions_of_two_files_are_told_apart(tmp_path: Path) -> None:
+    # A helper of another file is found under the name that it was imported by, and no other of its name.
+    text = "from helpers import {0} as f\n\ndef average(x):\n    return x.mean()\n\nf(c.all_reduce(g))\naverage(g)\n"
+    helpers = tmp_path / "helpers.py"
+    helpers.write_text("def total(x):\n    return x\n\ndef average(x):\n    return x / replicas\n")
+    for name, wanted in (("average", True), ("total", False)):
+        file = tmp_path / f"{name}.py"
+        file.write_text(text.format(name))
+        place = Place(str(file), "<module>", 6, 6, 2, 17)
+        assert divisors.by_replicas([str(file), str(helpers)], (place,), 4, False) == wanted
+
+
+def test_cells_of_a_notebook_share_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("g = c.all_reduce(g)\n")
+    second.write_text("def over(x):\n return x / replicas\n\nmean = over(g)\n")
+    place = Place(str(first), "<module>", 1, 1, 4, 19)
+    for together in (True, False):
+        monkeypatch.setattr(divisors.notebook, "is_cell", lambda file, together=together: together)
+        assert divisors.by_replicas([str(first), str(second)], (place,), 4, False) == together
+
+
+def test_a_text_that_is_not_what_runs_says_nothing(tmp_path: Path) -> None:
+    # The file was edited meanwhile: another function stands where the code object says that `step` is.
+    file = tmp_path / "program.py"
+    file.write_text("def step(g):\n return c.all_reduce(g)\n")
+    place = Place(str(file), "step", 2, 2, 8, 23)
+    assert not divisors.by_replicas([str(file)], (place,), 4, False)
+    assert divisors.by_replicas([str(file)], (place._replace(function="A.step"),), 4, False)
 
 
 def divides(text: str, folder: Path, multiplied: bool = False) -> bool:
@@ -108,6 +200,9 @@ def test_of_what_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
 def test_what_is_a_number_of_rows(text: str, wanted: bool, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(f"def f(x, y):\n    return {text}\n")
     assert divisors.is_by_length(Place(str(tmp_path / "program.py"), "f", 2, 2, 11, 11 + len(text))) == wanted
+    (tmp_path / "apart.py").write_text(
+        f"def other(x):\n n = {text}\n n = len(x)\n\ndef f(n):\n return x / n\n\nf(32)")
+    assert not divisors.is_by_length(Place(str(tmp_path / "apart.py"), "f", 6, 6, 8, 13))
     (tmp_path / "named.py").write_text(f"n, m = x.shape\ny = {text}\nz = x / n\nz = x / m")
     assert divisors.is_by_length(Place(str(tmp_path / "named.py"), "", 3, 3, 4, 9))
     assert not divisors.is_by_length(Place(str(tmp_path / "named.py"), "", 4, 4, 4, 9))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,9 @@ FOLLOWED = {
     "RD37": lambda: each(four(), lambda x: replica().all_reduce("MEAN", replica().all_reduce("SUM", x.sum(axis=0)))),
     "RD38": lambda: each(four(), sum_and_rows), "RD40": lambda: each(four(), sum_and_rows, rows=5),
     "RD39": lambda: each(four(), lambda x: replica().all_reduce("SUM", x.sum(axis=0))),
-    "RD41": lambda: read_outside()}
+    "RD41": lambda: read_outside(), "RD51": lambda: each(four(), sum_and_rows)}
 WANTED: dict[str, Any] = {"RD37": SUM_OF_EIGHT, "RD38": MEAN_OF_EIGHT, "RD39": SUM_OF_EIGHT, "RD40": [7.0, 8.0, 9.0],
-                          "RD41": 300.0}
+                          "RD41": 300.0, "RD51": MEAN_OF_EIGHT}
 
 
 @pytest.mark.parametrize("code", [code for code, row in refdist.errors.CATALOGUE.items()
@@ -193,6 +194,51 @@ def test_what_replicas_may_reduce(monkeypatch: pytest.MonkeyPatch) -> None:
 
     codes = {cell for row in REPLICAS.values() for cell in row.values()}
     assert survivors(REPLICAS, observe, lambda cell, value: codes - {value}) == []
+
+
+EXECUTED = """
+def summed(x):
+    return replica().all_reduce("SUM", x.mean())
+
+def summed_again(x):
+    return replica().all_reduce("SUM", x.mean())
+
+def counted(x):
+    return replica().all_reduce("SUM", x.sum())
+
+each(four(), summed), each(four(), summed_again), each(four(), counted)
+"""
+
+
+def test_of_a_program_whose_text_is_not_known_one_warning_says_so() -> None:
+    names: dict[str, Any] = {"replica": replica, "each": each, "four": four}
+    [warning] = findings(lambda: exec(compile(EXECUTED, "<cell 7>", "exec"), names))
+    text = str(warning.message)
+    assert text.startswith("[RD51] all_reduce SUM: the means over the replicas' rows (2, 2, 2, 2) are summed: the ")
+    assert ("result is 4 times the mean over the batch, unless the program divides by the number of replicas; that was "
+            "not looked at, because the text of <cell 7> cannot be read") in text
+    assert "all_reduce SUM (<cell 7>:3)" in text
+    assert (warning.filename, warning.lineno) == ("<cell 7>", 3)
+
+
+def test_of_a_file_that_was_edited_since_it_was_imported_one_warning_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "edited.py"
+    file.write_text("\n\n\ndef summed(x):\n    return replica().all_reduce('SUM', x.mean()) / len(gpus)\n")
+    names: dict[str, Any] = {"replica": replica, "each": each, "four": four}
+    [warning] = findings(lambda: exec(compile(EXECUTED, str(file), "exec"), names))
+    assert "[RD51]" in str(warning.message) and "or is not what runs" in str(warning.message)
+
+
+def test_a_caller_whose_text_is_not_known_matters_if_it_gets_the_sum(tmp_path: Path) -> None:
+    strategy = four()
+    for returned in ("", "return "):
+        file = tmp_path / f"called{bool(returned)}.py"
+        file.write_text(f"def summed(losses):\n    {returned}strategy.reduce('SUM', losses, axis=None)\n")
+        [batch] = batches(strategy)
+        names: dict[str, Any] = {"strategy": strategy, "losses": strategy.run(lambda x: x.mean(), (batch,))}
+        exec(compile(file.read_text(), str(file), "exec"), names)
+        [warning] = findings(partial(exec, "summed(losses)", names))
+        assert ("[RD51]" if returned else "[RD38]") in str(warning.message)
 
 
 # --- What values know ------------------------------------------------------------------------------------------

@@ -20,11 +20,14 @@ from refdist.core import call_site, divisors, remarks
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
 from refdist.core.rules.table import Refusal
+from refdist.runtime import Field
 
 _REDUCING = {ReduceOp.SUM: Reducing.SUM, ReduceOp.MEAN: Reducing.MEAN}
 _WHOLE = "an argument of strategy.run that every replica gets whole"
 _DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.experimental_distribute_dataset`; or use "
                "MEAN.")
+
+_unread: Field[set[str]] = Field("files of the program of which it was said that their text cannot be read", set)
 
 
 class Contributing:
@@ -243,8 +246,7 @@ def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:
 def _are_of_sizes(kind: ReplicaType, divisions: int, total: int) -> bool:
     # Whether the text of all divisions tells that none is by the number of replicas.
     places = _divisions(kind)
-    return len(places) >= divisions and not any(divisors.is_by_replicas(
-        place.file, place.line, place.end_line, place.column, place.end_column, total) for place in places)
+    return len(places) >= divisions and not any(divisors.is_by_replicas(place, total) for place in places)
 
 
 def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType]) -> bool:
@@ -264,14 +266,21 @@ def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "
     site = call_site.that_led_here()
     if not remarks.is_due(code, site):
         return
-    files = {place.file for place in (*site, *kind.places())} | {program(sys._getframe(1)).f_code.co_filename}
+    files = {place.file for place in kind.places()} | {program(sys._getframe(1)).f_code.co_filename}
+    here = f"{attempted} ({site[0] if site else ''})"
+    chain = " -> ".join([*kind.chain(), here]) if kind is not UNKNOWN else here
+    if scaled and (unread := divisors.unread(files, site)):
+        if unread not in _unread.value:
+            _unread.value.add(unread)
+            remarks.make("RD51", site, attempted, f"{found}, unless the program divides by the number of replicas; "
+                         f"that was not looked at, because the text of {unread} cannot be read or is not what runs. "
+                         f"{chain}")
+        return
     if scaled and divisors.by_replicas(files, site, scaled, multiplied):
         return
     # The mean of sums over equally many rows, divided by these, is the mean of all.
-    if multiplied and any(divisors.divides_by_length(place.file, place.line) for place in site):
+    if multiplied and any(divisors.divides_by_length(place) for place in site):
         return
-    here = f"{attempted} ({site[0] if site else ''})"
-    chain = " -> ".join([*kind.chain(), here]) if kind is not UNKNOWN else here
     remarks.make(code, site, attempted, f"{found}. {chain}", fix)
 
 

@@ -12,9 +12,12 @@ import functools
 import linecache
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
+from refdist import notebook
 from refdist.core import call_site
-from refdist.core.flow import Flow, Part, Program, name_of
+from refdist.core.bindings import FUNCTIONS, Key, Part, Program, Text, name_of
+from refdist.core.flow import Flow
 
 _COUNTS = re.compile(r"_*(n|num|number_of|count|total)?_*(replica|worker|device|gpu|rank)s?(_in_sync|_count)?"
                      r"|world_?size", re.IGNORECASE)
@@ -24,6 +27,43 @@ _RATES = re.compile(r"lr|rate|loss|scale|weight|grad|factor", re.IGNORECASE)
 _ONE = frozenset(("replica", "worker", "device", "gpu", "rank"))
 _TELLING = frozenset(("print", "info", "format", "write"))
 _CONVERTING = {"float", "int", "float16", "float32", "float64", "asarray", "array", "constant"}
+
+
+def unread(files: Iterable[str], site: call_site.Site) -> str:
+    """The first file that may have more to say whose text is not known, or is not what runs; "" if there is none.
+
+    A file that has only called the program has nothing to say, unless what was reduced is returned to it.
+
+    Args:
+        files, site: as for `by_replicas`.
+    """
+    own = [*takewhile(lambda place: not place.file.startswith(call_site.INSTALLED), site)]
+    names = [file for file in dict.fromkeys([*(place.file for place in own), *sorted(files)])
+             if not file.startswith(call_site.INSTALLED)]
+    parts = tuple(Part(names.index(place.file), *place[1:]) for place in own)
+    at = _unread(tuple(map(text_of, names)), parts)
+    return "" if at is None else names[at]
+
+
+@functools.lru_cache(maxsize=64)
+def _unread(texts: Sequence[Text], parts: Sequence[Part]) -> int | None:
+    unknown = [file for file, text in enumerate(texts)
+               if not _has(text, tuple(part for part in parts if part.file == file))]
+    callers = {part.file for part in parts[1:]} - {part.file for part in parts[:1]}
+    program = Program([Text("") if file in unknown else text for file, text in enumerate(texts)])
+    calls = [program.at(part) for part in parts]
+    flow = Flow(program, [call for call in calls[:1] if call is not None], [call for call in calls if call is not None])
+    returned = [outer.file for call, outer in zip(calls, parts[1:], strict=False)
+                if call is not None and flow.returns(next(program.around(call), None))]
+    return next((file for file in unknown if file not in callers or file in returned), None)
+
+
+def _has(text: Text, parts: Sequence[Part]) -> bool:
+    try:
+        return bool(text.source) and all(part.column is None or _of_one(text).has(part._replace(file=0))
+                                         for part in parts)
+    except (SyntaxError, ValueError):
+        return False
 
 
 def by_replicas(files: Iterable[str], site: call_site.Site, count: int, multiplied: bool) -> bool:
@@ -38,14 +78,19 @@ def by_replicas(files: Iterable[str], site: call_site.Site, count: int, multipli
     """
     names = [file for file in dict.fromkeys([*(place.file for place in site), *sorted(files)])
              if not file.startswith(call_site.INSTALLED)]
-    parts = tuple(Part(names.index(place.file), *place[2:]) for place in site if place.file in names)
-    return bool(names) and _scales(tuple("".join(linecache.getlines(file)) for file in names), parts, count, multiplied)
+    parts = tuple(Part(names.index(place.file), *place[1:]) for place in site if place.file in names)
+    return bool(names) and _scales(tuple(map(text_of, names)), parts, count, multiplied)
+
+
+def text_of(file: str) -> Text:
+    """The text of a file, or of a cell of a notebook."""
+    return Text("".join(linecache.getlines(file)), "cells" if notebook.is_cell(file) else file)
 
 
 @functools.lru_cache(maxsize=64)
-def _scales(sources: Sequence[str], parts: Sequence[Part], count: int, multiplied: bool) -> bool:
+def _scales(texts: Sequence[Text], parts: Sequence[Part], count: int, multiplied: bool) -> bool:
     try:
-        program = Program(sources)
+        program = Program(texts)
     except (SyntaxError, ValueError):
         return True  # nothing is known
     outwards = [call for part in parts if (call := program.at(part)) is not None]
@@ -119,14 +164,12 @@ class _Counts:
     def __init__(self, program: Program, count: int) -> None:
         self._program = program
         self._count = count
-        self._names: set[str] = set()
-        assigned = list(_assigned(program))
         # `mean, one = replica.all_reduce("SUM", [x.mean(), 1.0])`
-        self._names |= {name for name, value in assigned if _counts(value)}
+        self._keys: set[Key | None] = {key for key, value in program.assigned if _counts(value)}
         before = -1
-        while len(self._names) > before:
-            before = len(self._names)
-            self._names |= {name for name, value in assigned if self.is_computed(value)}
+        while len(self._keys) > before:
+            before = len(self._keys)
+            self._keys |= {key for key, value in program.assigned if self.is_computed(value)}
 
     def may_be(self, expression: ast.expr) -> bool:
         """Whether it may be; of a function's parameter nothing is known."""
@@ -135,8 +178,7 @@ class _Counts:
         if not isinstance(expression, ast.Name):
             return False
         function, name = self._program.key(expression.id, expression)
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
-                name not in self._program.parameters(function)):
+        if not isinstance(function, FUNCTIONS) or name not in self._program.parameters(function):
             return False
         passed = self._program.passed(function, name)
         return passed is None or any(
@@ -151,30 +193,17 @@ class _Counts:
         """Whether it is, or is computed from, a name or number that may be it."""
         return any((isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == self._count)
                    or (isinstance(node, (ast.Name, ast.Attribute)) and (
-                       name_of(node) in self._names or _COUNTS.fullmatch(name_of(node)) is not None))
+                       self._program.key_of(node) in self._keys or _COUNTS.fullmatch(name_of(node)) is not None))
                    for node in _numeric(expression))
 
 
 def _counts(value: ast.expr) -> bool:
     # Whether it is a sum of ones over the replicas.
+    if isinstance(value, ast.Subscript):
+        value = value.value
     return isinstance(value, ast.Call) and name_of(value.func) in ("all_reduce", "reduce") and any(
         isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 1
         for argument in value.args[1:] for node in ast.walk(argument))
-
-
-def _assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:
-    for node in program.nodes():
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if isinstance(target, (ast.Name, ast.Attribute)):
-                    yield name_of(target), node.value
-                elif isinstance(target, (ast.Tuple, ast.List)):
-                    values = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) and len(
-                        node.value.elts) == len(target.elts) else [node.value] * len(target.elts)
-                    yield from ((name_of(part), value) for part, value in zip(target.elts, values, strict=True)
-                                if isinstance(part, (ast.Name, ast.Attribute)))
-        elif isinstance(node, ast.keyword) and node.arg is not None:
-            yield node.arg, node.value
 
 
 def _numeric(expression: ast.expr) -> Iterator[ast.expr]:
@@ -219,23 +248,23 @@ def _products(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def is_by_length(place: call_site.Place) -> bool:
     """Whether the expression at a place divides by a length: `x / len(y)`, `x / y.shape[0]`, or a name for one."""
-    return place.column is not None and _is_by("".join(linecache.getlines(place.file)), Part(0, *place[2:]), _is_length)
+    return place.column is not None and _is_by(text_of(place.file), Part(0, *place[1:]), _is_length)
 
 
 def is_by_size(place: call_site.Place) -> bool:
     """Whether the expression at a place divides by how many items an array has: `x / y.size`, or a name for that."""
-    return place.column is not None and _is_by("".join(linecache.getlines(place.file)), Part(0, *place[2:]), _is_size)
+    return place.column is not None and _is_by(text_of(place.file), Part(0, *place[1:]), _is_size)
 
 
 @functools.lru_cache(maxsize=16)
-def _of_one(source: str) -> Program:
-    return Program([source])
+def _of_one(text: Text) -> Program:
+    return Program([text])
 
 
 @functools.lru_cache(maxsize=256)
-def _is_by(source: str, part: Part, what: Callable[[ast.expr, Program], bool]) -> bool:
+def _is_by(text: Text, part: Part, what: Callable[[ast.expr, Program], bool]) -> bool:
     try:
-        program = _of_one(source)
+        program = _of_one(text)
     except (SyntaxError, ValueError):
         return False
     node = program.at(part)
@@ -244,8 +273,8 @@ def _is_by(source: str, part: Part, what: Callable[[ast.expr, Program], bool]) -
 
 def _is_size(node: ast.expr, program: Program) -> bool:
     match node:
-        case ast.Name(id=name):
-            values = [value for target, value in _assigned(program) if target == name]
+        case ast.Name():
+            values = program.values(node)
             return bool(values) and all(not isinstance(value, ast.Name) and _is_size(value, program)
                                         for value in values)
         case ast.Call(func=function, args=[one]):
@@ -266,22 +295,21 @@ def is_share(place: call_site.Place, rows: int, number: float, *names: Mapping[s
     """
     if place.column is None or place.file.startswith(call_site.INSTALLED):
         return False
-    quotients = _shares_by_length("".join(linecache.getlines(place.file)), Part(0, *place[2:]))
+    quotients = _shares_by_length(text_of(place.file), Part(0, *place[1:]))
     return any(_is_near(number * rows, divided) if divided is not None else _number_of(divisor, names) == rows
                for divided, divisor in quotients)
 
 
 @functools.lru_cache(maxsize=256)
-def _shares_by_length(source: str, part: Part) -> Sequence[tuple[float | None, ast.expr]]:
+def _shares_by_length(text: Text, part: Part) -> Sequence[tuple[float | None, ast.expr]]:
     # What is divided by a length among the factors of a product, where that is a number; and the length.
     try:
-        program = _of_one(source)
+        program = _of_one(text)
     except (SyntaxError, ValueError):
         return ()
     node = program.at(part)
     factors = [] if node is None else [factor for product in _products([node]) for factor in product]
-    assigned = [value for factor in factors if isinstance(factor, ast.Name)
-                for target, value in _assigned(program) if target == factor.id]
+    assigned = [value for factor in factors if isinstance(factor, ast.Name) for value in program.values(factor)]
     return [(_number_of(divided, ()), divisor)
             for divided, divisor in _quotients([*factors, *assigned])
             if _is_length(divisor, program) and not _is_length(divided, program)]
@@ -315,17 +343,16 @@ def _called(name: ast.Name, names: Sequence[Mapping[str, object]]) -> object:
     return next((known[name.id] for known in names if name.id in known), None)
 
 
-def is_by_replicas(file: str, line: int, end_line: int | None, column: int | None, end_column: int | None,
-                   count: int) -> bool:
+def is_by_replicas(place: call_site.Place, count: int) -> bool:
     """Whether the expression at a place may divide by the number of replicas; not where it says that it is a batch."""
-    return column is None or file.startswith(call_site.INSTALLED) or _is_by_replicas(
-        "".join(linecache.getlines(file)), Part(0, line, end_line, column, end_column), count)
+    return place.column is None or place.file.startswith(call_site.INSTALLED) or _is_by_replicas(
+        text_of(place.file), Part(0, *place[1:]), count)
 
 
 @functools.lru_cache(maxsize=256)
-def _is_by_replicas(source: str, part: Part, count: int) -> bool:
+def _is_by_replicas(text: Text, part: Part, count: int) -> bool:
     try:
-        program = _of_one(source)
+        program = _of_one(text)
     except (SyntaxError, ValueError):
         return True  # nothing is known
     node = program.at(part)
@@ -341,37 +368,32 @@ def _is_another_number(node: ast.expr, program: Program, count: int) -> bool:
         case ast.Call(func=function, args=[converted]):
             return name_of(function) in _CONVERTING and _is_another_number(converted, program, count)
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            values = [value for target, value in _assigned(program) if target == name]
+            values = program.values(node)
             return "batch" in name.lower() or (bool(values) and all(
                 isinstance(value, ast.Constant) and value.value != count for value in values))
     return False
 
 
-def divides_by_length(file: str, line: int) -> bool:
-    """Whether the innermost function around a line divides by a length anywhere."""
-    if file.startswith(call_site.INSTALLED):
-        return False
-    return _divides_by_length("".join(linecache.getlines(file)), line)
+def divides_by_length(place: call_site.Place) -> bool:
+    """Whether the innermost function around a place divides by a length anywhere."""
+    return not place.file.startswith(call_site.INSTALLED) and _divides_by_length(
+        text_of(place.file), Part(0, *place[1:]))
 
 
 @functools.lru_cache(maxsize=64)
-def _divides_by_length(source: str, line: int) -> bool:
+def _divides_by_length(text: Text, part: Part) -> bool:
     try:
-        program = _of_one(source)
+        program = _of_one(text)
     except (SyntaxError, ValueError):
         return True  # nothing is known
-    around = [node for node in program.nodes() if isinstance(node, (ast.FunctionDef, ast.Lambda))
-              and node.lineno <= line <= (node.end_lineno or node.lineno)]
-    if not around:
-        return False
-    inner = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
-    return any(_is_length(divisor, program) for _, divisor in _quotients(ast.walk(inner)))
+    inner = program.function_at(part)
+    return inner is not None and any(_is_length(divisor, program) for _, divisor in _quotients(ast.walk(inner)))
 
 
 def _is_length(node: ast.expr, program: Program) -> bool:
     match node:
-        case ast.Name(id=name):
-            assigned = [value for target, value in _first_assigned(program) if target == name] or _passed(node, program)
+        case ast.Name():
+            assigned = program.values(node) or _passed(node, program)
             return bool(assigned) and all(not isinstance(value, ast.Name) and _is_length(value, program)
                                           for value in assigned)
         case ast.Call(func=ast.Name(id="len"), args=[_]) | ast.Call(func=ast.Attribute(attr="numel"), args=[]):
@@ -394,22 +416,6 @@ def _is_length(node: ast.expr, program: Program) -> bool:
 def _passed(name: ast.Name, program: Program) -> list[ast.expr]:
     # What calls pass for a name that is a parameter of a function around it; nothing where that is not known.
     function, text = program.key(name.id, name)
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or text not in program.parameters(function):
+    if not isinstance(function, FUNCTIONS) or text not in program.parameters(function):
         return []
     return program.passed(function, text) or []
-
-
-def _first_assigned(program: Program) -> Iterator[tuple[str, ast.expr]]:
-    # In `rows, columns = x.shape` the first name holds a number of rows.
-    for node in program.nodes():
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    yield target.id, node.value
-                elif isinstance(target, ast.Tuple):
-                    for i, part in enumerate(target.elts):
-                        if isinstance(part, ast.Name):
-                            value = (node.value.elts[i] if isinstance(node.value, ast.Tuple)
-                                     and len(node.value.elts) == len(target.elts)
-                                     else ast.Subscript(node.value, ast.Constant(i), ast.Load()))
-                            yield part.id, value

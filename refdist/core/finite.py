@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from refdist.core import call_site
-from refdist.core.flow import Flow, Function, Key, Part, Program, name_of
+from refdist.core.bindings import FUNCTIONS, Function, Key, Part, Program, Text, name_of
+from refdist.core.divisors import text_of
+from refdist.core.flow import Flow
 
 # Names of functions: `isfinite`, `all_finite`, `has_nan`.
 _ASKING = re.compile(r"(\w*_)?(is|all|are|any|not|non|has)?_?(finite|nan|inf)|nan_to_num")
 _SCALING = re.compile(r"GradScaler|LossScaleOptimizer|mixed_float16|apply_if_finite")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def is_asked(site: call_site.Site, outside: bool) -> bool:
@@ -30,16 +30,16 @@ def is_asked(site: call_site.Site, outside: bool) -> bool:
         outside: whether that is outside of replicas.
     """
     files = [file for file in dict.fromkeys(place.file for place in site) if not file.startswith(call_site.INSTALLED)]
-    parts = tuple(Part(files.index(place.file), *place[2:]) for place in site if place.file in files)
-    return _is_asked(tuple("".join(linecache.getlines(file)) for file in files), parts, outside)
+    parts = tuple(Part(files.index(place.file), *place[1:]) for place in site if place.file in files)
+    return _is_asked(tuple(map(text_of, files)), parts, outside)
 
 
 @functools.lru_cache(maxsize=64)
-def _is_asked(sources: Sequence[str], parts: Sequence[Part], outside: bool) -> bool:
+def _is_asked(texts: Sequence[Text], parts: Sequence[Part], outside: bool) -> bool:
     try:
-        program = Program(sources)
+        program = Program(texts)
     except (SyntaxError, ValueError):
-        return any(_SCALING.search(source) or "finite" in source for source in sources)
+        return any(_SCALING.search(text.source) or "finite" in text.source for text in texts)
     # By a name or a word on its own; what is written in a comment or a sentence scales nothing.
     words = [getattr(node, field, None) for node in program.nodes() for field in ("id", "attr", "name", "value")]
     if any(isinstance(word, str) and _SCALING.fullmatch(word) for word in words):
@@ -58,9 +58,7 @@ def _is_asked(sources: Sequence[str], parts: Sequence[Part], outside: bool) -> b
 
 def _named(program: Program, call: ast.expr, outside: bool) -> Iterator[ast.Name]:
     # Outside of replicas: where the program names what is reduced.
-    given: list[ast.expr] = []
-    if isinstance(call, ast.Call) and outside:
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    given = program.given(call) if isinstance(call, ast.Call) and outside else []
     keys = {program.key(node.id, node) for one in given for node in ast.walk(one) if isinstance(node, ast.Name)}
     return (node for node in program.nodes() if isinstance(node, ast.Name) and program.key(node.id, node) in keys)
 
@@ -69,7 +67,7 @@ def _asked(program: Program) -> Iterator[ast.expr]:
     # Of what the program asks whether it is finite: `isfinite(g)`, `g.isnan()`, `map(isfinite, gs)`.
     for node in program.nodes():
         if isinstance(node, ast.Call):
-            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            given = program.given(node)
             if _asks(node.func):
                 yield from given
                 if not given and isinstance(node.func, ast.Attribute):
@@ -87,7 +85,7 @@ def _run(program: Program) -> Iterator[Function]:
     for node in program.nodes():
         if isinstance(node, ast.Call) and name_of(node.func) == "run":
             for one in node.args[:1]:
-                yield from [one] if isinstance(one, ast.Lambda) else program.functions.get(name_of(one), ())
+                yield from program.called(one)
 
 
 def _with_what_they_call(program: Program, functions: set[Function]) -> set[Function]:
@@ -95,8 +93,8 @@ def _with_what_they_call(program: Program, functions: set[Function]) -> set[Func
     while waiting:
         inside = list(ast.walk(waiting.pop()))
         for node in inside:
-            called: Sequence[Function] = [node] if isinstance(node, _FUNCTIONS) else (
-                program.functions.get(name_of(node), ()) if isinstance(node, (ast.Name, ast.Attribute)) else ())
+            called: Sequence[Function] = [node] if isinstance(node, FUNCTIONS) else (
+                program.called(node) if isinstance(node, (ast.Name, ast.Attribute)) else ())
             waiting += [function for function in called if function not in found]
             found.update(called)
     return found
@@ -110,7 +108,7 @@ def _is_computed(program: Program, expression: ast.AST, around: Mapping[Function
 
 def _is_own(program: Program, name: ast.Name, around: Mapping[Function, ast.expr | None], seen: frozenset[Key]) -> bool:
     function, text = key = program.key(name.id, name)
-    if key in seen or not isinstance(function, _FUNCTIONS):
+    if key in seen or not isinstance(function, FUNCTIONS):
         return False
     if text in program.parameters(function):
         passed = program.passed(function, text)

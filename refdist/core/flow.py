@@ -12,14 +12,11 @@ update of a weight, which leads to everything that is computed later, and is not
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-Key = tuple[ast.AST | None, str]  # a function, or a file, or None for an attribute; and the name
+from refdist.core.bindings import Function, Key, Program, name_of
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # Methods that keep what they are passed in their object.
 _KEEPING = frozenset((
     "append", "extend", "add", "insert", "update", "update_state", "setdefault", "put", "write", "assign", "assign_add",
@@ -27,111 +24,6 @@ _KEEPING = frozenset((
 # What is said of a value without being it.
 _ABOUT = frozenset(("shape", "dtype", "ndim", "size", "device"))
 _TELLING = frozenset(("len", "print", "type", "isinstance", "repr", "str", "format"))
-
-
-class Part(NamedTuple):
-    """A part of a file, as `ast` has it: lines count from 1, columns from 0, in bytes."""
-
-    file: int
-    line: int
-    end_line: int | None
-    column: int | None
-    end_column: int | None
-
-
-def name_of(function: ast.expr) -> str:
-    """The name that a function is called by: of `replica.all_reduce` it is "all_reduce"."""
-    return str(getattr(function, "attr", None) or getattr(function, "id", ""))
-
-
-class Program:
-    """The text of some files.
-
-    Args:
-        sources: the text of each.
-
-    Raises:
-        SyntaxError, ValueError: a text is not Python's.
-    """
-
-    def __init__(self, sources: Sequence[str]) -> None:
-        self.trees = [ast.parse(source) for source in sources]
-        self._parents: dict[ast.AST, ast.AST] = {}
-        self._locals: dict[ast.AST, set[str]] = {}
-        self.functions: dict[str, list[Function]] = {}
-        for tree in self.trees:
-            for node in ast.walk(tree):
-                for child in ast.iter_child_nodes(node):
-                    self._parents[child] = node
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    self.functions.setdefault(node.name, []).append(node)
-                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-                    for target in node.targets:
-                        if isinstance(target, ast.Name):
-                            self.functions.setdefault(target.id, []).append(node.value)
-
-    def nodes(self) -> Iterator[ast.AST]:
-        """The nodes of all files."""
-        for tree in self.trees:
-            yield from ast.walk(tree)
-
-    def at(self, part: Part) -> ast.expr | None:
-        """The expression that is this part of a file."""
-        for node in ast.walk(self.trees[part.file]):
-            if isinstance(node, ast.expr) and (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == (
-                    part.line, part.end_line, part.column, part.end_column):
-                return node
-        return None
-
-    def parent(self, node: ast.AST) -> ast.AST | None:
-        """What a node is a part of."""
-        return self._parents.get(node)
-
-    def around(self, node: ast.AST) -> Iterator[Function]:
-        """The functions around a node, innermost first."""
-        while node in self._parents:
-            node = self._parents[node]
-            if isinstance(node, _FUNCTIONS):
-                yield node
-
-    def parameters(self, function: Function) -> list[str]:
-        """The names of a function's parameters."""
-        arguments = function.args
-        several = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
-        return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *several)]
-
-    def passed(self, function: Function, parameter: str) -> list[ast.expr] | None:
-        """What calls of a function by its name pass for a parameter; None where that is not known."""
-        names = {name for name, functions in self.functions.items() if function in functions}
-        calls = [node for node in self.nodes() if isinstance(node, ast.Call) and name_of(node.func) in names]
-        positional = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-        positional = positional[1:] if positional[:1] == ["self"] else positional
-        found: list[ast.expr] = []
-        for call in calls:
-            given = dict(zip(positional, call.args, strict=False)) | {
-                keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
-            if parameter not in given or any(isinstance(one, ast.Starred) for one in call.args):
-                return None
-            found.append(given[parameter])
-        return found or None
-
-    def _bound(self, function: Function) -> set[str]:
-        inside = [node for node in ast.walk(function) if isinstance(node, (ast.Name, ast.Global, ast.Nonlocal))
-                  and next(self.around(node), None) is function]
-        elsewhere = {name for node in inside if not isinstance(node, ast.Name) for name in node.names}
-        return ({*self.parameters(function)} | {node.id for node in inside if isinstance(node, ast.Name)
-                                                and isinstance(node.ctx, ast.Store)}) - elsewhere
-
-    def key(self, name: str, node: ast.AST) -> Key:
-        """Whose name it is that a node has: that of the innermost function that binds it, or of the file."""
-        for function in self.around(node):
-            if function not in self._locals:
-                self._locals[function] = self._bound(function)
-            if name in self._locals[function]:
-                return function, name
-        while node in self._parents:
-            node = self._parents[node]
-        return node, name
 
 
 class Flow:
@@ -176,13 +68,11 @@ class Flow:
             return True
         match node:
             case ast.Name(id=name):
-                return self.program.key(name, node) in self._keys or any(
-                    function in self._returns for function in self.program.functions.get(name, ()))
+                return self.program.key(name, node) in self._keys or self._returns_from(node)
             case ast.Attribute(value=value, attr=attr):
                 if attr in _ABOUT:
                     return False
-                return (None, attr) in self._keys or self.reaches(value) or any(
-                    function in self._returns for function in self.program.functions.get(attr, ()))
+                return (None, attr) in self._keys or self.reaches(value) or self._returns_from(node)
             case ast.Call(func=func, args=args, keywords=keywords):
                 return self._call_reaches(func, [*args, *(keyword.value for keyword in keywords)])
             case ast.Lambda():
@@ -201,16 +91,19 @@ class Flow:
                 return any(map(self.reaches, ast.iter_child_nodes(node)))
         return False
 
+    def returns(self, function: Function | None) -> bool:
+        """Whether a function may return what is computed of the seeds'."""
+        return function in self._returns
+
     def _call_reaches(self, func: ast.expr, args: Sequence[ast.expr]) -> bool:
-        name = name_of(func)
-        known = self.program.functions.get(name, ())
-        if any(function in self._returns for function in known):
+        if self._returns_from(func):
             return True
-        if known and isinstance(func, ast.Name):  # and so it is known what it returns
-            return False
-        if name in _TELLING:
+        if self.program.is_known(func) or name_of(func) in _TELLING:
             return False
         return self.reaches(func) or any(map(self.reaches, args))
+
+    def _returns_from(self, function: ast.expr) -> bool:
+        return any(one in self._returns for one in self.program.called(function))
 
     def _add(self, target: ast.AST, node: ast.AST) -> None:
         # What is assigned to.
@@ -245,10 +138,8 @@ class Flow:
         # Of a call of a function of the program, or one that is passed one: which items of its result.
         if not isinstance(value, ast.Call):
             return None
-        names = [value.func, *value.args]
-        functions = [function for one in names for function in (
-            [one] if isinstance(one, ast.Lambda) else self.program.functions.get(name_of(one), ()))
-            if function in self._returns]
+        functions = [function for one in dict.fromkeys((value.func, *value.args))
+                     for function in self.program.called(one) if function in self._returns]
         others = [one for one in value.args if not isinstance(one, (ast.Name, ast.Attribute, ast.Lambda))]
         if len(functions) != 1 or any(map(self.reaches, others)):
             return None
@@ -274,6 +165,9 @@ class Flow:
                     self._return(function, value)
             case ast.Lambda(body=value):
                 self._return(node, value)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if node in self._returns:  # what decorates it may call it
+                self._keys |= {(function, name) for function in self.program.decorating(node)
+                               for name in self.program.parameters(function)}
             case ast.Call():
                 self._pass_arguments(node)
 
@@ -298,15 +192,14 @@ class Flow:
             self._returns[function] = None
 
     def _pass_arguments(self, call: ast.Call) -> None:
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        given = self.program.given(call)
         if not any(map(self.reaches, given)):
             return
         if isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPING and not any(
                 _is_update(call.func.value, one) for one in given):
             self._add(call.func.value, call)
-        for function in self.program.functions.get(name_of(call.func), ()):
-            names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-            names = names[1:] if names[:1] == ["self"] else names
+        for function in self.program.called(call.func):
+            names = self.program.positional(function, call)
             for i, one in enumerate(call.args):
                 if self.reaches(one):
                     whole = isinstance(one, ast.Starred) or i >= len(names)
@@ -318,8 +211,7 @@ class Flow:
                         self.program.parameters(function) if keyword.arg is None else [keyword.arg])}
         # A function that is passed to another may be called with what is passed beside it.
         for one in given:
-            inner: Sequence[Function] = [one] if isinstance(one, ast.Lambda) else (
-                self.program.functions.get(name_of(one), ()) if isinstance(one, (ast.Name, ast.Attribute)) else ())
+            inner = self.program.called(one)
             if inner and any(self.reaches(other) for other in given if other is not one):
                 self._keys |= {(function, name) for function in inner for name in self.program.parameters(function)}
 
