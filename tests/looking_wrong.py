@@ -39,7 +39,7 @@ def divided_by_a_count() -> None:
         mean, count = replica().all_reduce("SUM", x.mean() * 1.0), replica().all_reduce("SUM", 1.0)
         return mean / count
 
-    each(four(), lambda x: step(np.asarray(x)))
+    each(four(), lambda x: step(x.view(np.ndarray)))
 
 
 def clipped() -> None:

@@ -21,7 +21,7 @@ from looking_wrong import RIGHT, divided_afterwards
 from silent_mistakes import CONSTANT, MISTAKES, ROWS, Aggregation, Mistake, batches, each, four, replica, total, weights
 
 import refdist
-from refdist.array import replica_checks
+from refdist.array import replica_checks, replica_types
 from refdist.array.replica_types import UNKNOWN, ReplicaType, type_of, typed
 from refdist.core import checks as asked_checks
 from refdist.core.rules.replica_types import (
@@ -266,7 +266,7 @@ def labels_of_two() -> Any:
     (lambda x, y: x.reshape(3, 2).mean(), Of.DIFFERS),
     (lambda x, y: x.reshape(-1).reshape(1, 6).mean(axis=0), Of.DIFFERS), (lambda x, y: x[x > 1].mean(), Of.MEAN),
     (lambda x, y: x.reshape(1, 2, 3).squeeze(), Of.DIFFERS), (lambda x, y: x[:, :1].squeeze().sum(), Of.SUM),
-    (lambda x, y: np.asarray(x).mean(), Of.UNKNOWN), (lambda x, y: np.concatenate([x, x]).sum(), Of.UNKNOWN),
+    (lambda x, y: x.view(np.ndarray).mean(), Of.UNKNOWN), (lambda x, y: np.concatenate([x, x]).sum(), Of.UNKNOWN),
     (lambda x, y: x.max(axis=1).sum(), Of.SUM), (lambda x, y: 0.1 * x.mean() + 1, Of.MEAN),
     (lambda x, y: x.sum() + 1, Of.DIFFERS), (lambda x, y: np.square(x.mean()), Of.DIFFERS),
     (lambda x, y: x.var(), Of.DIFFERS), (lambda x, y: np.max(x, axis=1).sum(), Of.SUM),
@@ -415,9 +415,56 @@ def test_a_finding_is_given_once_for_each_line() -> None:
 
 def test_a_value_without_its_type_is_never_warned_of() -> None:
     def program() -> None:
-        each(four(), lambda x: replica().all_reduce("SUM", np.asarray(x.mean())))
+        each(four(), lambda x: replica().all_reduce("SUM", x.view(np.ndarray).mean()))
 
     assert findings(program) == []
+
+
+@pytest.mark.parametrize(("convert", "of"), [
+    (lambda x: float(x.mean()), Of.MEAN), (lambda x: x.mean().item(), Of.MEAN), (lambda x: x.mean().tolist(), Of.MEAN),
+    (lambda x: float(x.sum(keepdims=True).squeeze()), Of.SUM), (lambda x: float(x.mean()) + 0, Of.UNKNOWN),
+    (lambda x: [float(x.mean()), 0.25][1], Of.UNKNOWN), (lambda x: float(len(x)), Of.UNKNOWN),
+    (lambda x: float(str(float(x.mean()))), Of.UNKNOWN), (lambda x: int(x.mean()), Of.UNKNOWN),
+    (lambda x: np.array(x).mean(), Of.MEAN), (lambda x: np.asarray(x, np.float64).sum(axis=0), Of.SUM),
+    (lambda x: np.ascontiguousarray(x.T).mean(axis=1), Of.MEAN), (lambda x: np.array(x.mean()), Of.MEAN),
+    (lambda x: np.array(float(x.mean())), Of.MEAN), (lambda x: np.array([x.mean(), float(x[:, 0].mean())]), Of.MEAN),
+    (lambda x: np.array([x.mean(), x.sum()]), Of.UNKNOWN), (lambda x: np.array([x.mean(), 1.0]), Of.UNKNOWN),
+    (lambda x: np.array([x, x]).mean(), Of.UNKNOWN), (lambda x: np.array([float(row[0]) for row in x]), Of.UNKNOWN),
+    (lambda x: np.array([]), Of.UNKNOWN), (lambda x: np.array(0.25), Of.UNKNOWN)])
+def test_a_value_that_is_converted_keeps_its_type_or_is_unknown(convert: Callable[[Any], Any], of: Of) -> None:
+    kinds: list[Of] = []
+    each(four(), lambda x: kinds.append(refdist.replica_type(convert(x)).of))
+    assert {*kinds} == {of}
+
+
+def test_converting_does_not_change_what_is_computed() -> None:
+    def converted(x: Any) -> Any:
+        return np.array(x), np.asarray(x, np.float64), float(x.mean()), np.array([x.mean(), 1]).dtype, x.mean().item()
+
+    with_types = each(four(), converted)
+    with refdist.config.checks(types=False):
+        assert repr(each(four(), converted)) == repr(with_types)
+
+
+def test_a_mean_that_became_a_float_is_not_summed() -> None:
+    def program() -> None:
+        strategy = four()
+        for batch in batches(strategy):
+            strategy.reduce("SUM", strategy.run(lambda x: float(x.mean()), (batch,)), axis=None)
+
+    [finding] = findings(program)
+    assert "[RD38] Strategy.reduce SUM" in str(finding.message)
+
+
+def test_no_other_float_is_taken_for_one_that_has_a_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A float is known by its object, which is kept, so that none made later gets its id.
+    monkeypatch.setattr(replica_types, "_KEPT", 5)
+    replica_types._floats.clear()
+    mean = typed(np.float32(0.25), ReplicaType(Of.MEAN, "mean", rows=2))
+    for i in range(100):
+        assert replica_types.type_of_contribution(float(mean)).of is Of.MEAN
+        assert replica_types.type_of_contribution(i / 4 + 0.25) is UNKNOWN
+    assert len(replica_types._floats) <= 5
 
 
 def test_one_replica_has_nobody_to_differ_from() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from silent_mistakes import ROWS, Aggregation, four, replica
 from test_replica_types import findings
@@ -45,6 +46,34 @@ def kind_of(compute: Callable[[Any, Any], Any]) -> Of:
     each(lambda x: kinds.append(type_of(compute(x, weight.read_value())).of), strategy=strategy)
     assert len({*kinds}) == 1
     return kinds[0]
+
+
+@pytest.mark.parametrize(("convert", "of"), [
+    (lambda x: float(x.mean()), Of.MEAN), (lambda x: x.mean().item(), Of.MEAN), (lambda x: x.sum().tolist(), Of.SUM),
+    (lambda x: x.mean().cpu().numpy(), Of.MEAN), (lambda x: torch.tensor(x.mean().item()), Of.MEAN),
+    (lambda x: torch.tensor([x.mean().item(), float(x.mean())]), Of.MEAN),
+    (lambda x: torch.tensor([x.mean().item(), 1.0]), Of.UNKNOWN), (lambda x: torch.as_tensor(x.numpy()).sum(), Of.SUM),
+    (lambda x: torch.from_numpy(x.numpy().copy()).sum(), Of.SUM), (lambda x: torch.stack([x.sum(), x.sum()]), Of.SUM),
+    (lambda x: torch.stack([x[0], x[1]]), Of.UNKNOWN), (lambda x: np.asarray(x).sum(), Of.SUM),
+    (lambda x: torch.tensor(0.25), Of.UNKNOWN), (lambda x: x.mean().item() * 1.0, Of.UNKNOWN)])
+def test_a_tensor_that_is_converted_keeps_its_type_or_is_unknown(convert: Callable[[Any], Any], of: Of) -> None:
+    kinds: list[Of] = []
+    each(lambda x: kinds.append(refdist.replica_type(convert(x)).of))
+    assert {*kinds} == {of}
+
+
+def test_an_array_of_jax_keeps_the_type_of_what_it_was_made_of() -> None:
+    jnp = pytest.importorskip("jax.numpy", reason="JAX is not installed")
+    kinds: list[Of] = []
+
+    def step(x: Any) -> None:
+        array = jnp.asarray(x.numpy().mean())
+        kinds.extend(refdist.replica_type(value).of for value in (array, array + 0, jnp.asarray(0.25)))
+
+    each(step)
+    assert kinds == [Of.MEAN, Of.UNKNOWN, Of.UNKNOWN] * 4
+    [finding] = findings(lambda: each(lambda x: replica().all_reduce("SUM", replica().all_reduce("SUM", jnp.ones(2)))))
+    assert "[RD37]" in str(finding.message)
 
 
 def by_grad(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -90,7 +119,7 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: F.cross_entropy(x, torch.zeros(2, dtype=torch.long)), Of.MEAN),
     (lambda x, w: F.log_softmax(x, dim=1).sum(), Of.SUM), (lambda x, w: F.log_softmax(x, dim=0).sum(), Of.UNKNOWN),
     (lambda x, w: torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())(x).mean(), Of.MEAN),
-    (lambda x, w: torch.cumsum(x, 0).sum(), Of.UNKNOWN), (lambda x, w: torch.from_numpy(x.numpy()), Of.UNKNOWN),
+    (lambda x, w: torch.cumsum(x, 0).sum(), Of.UNKNOWN), (lambda x, w: torch.from_numpy(x.numpy()), Of.ROWS),
     (lambda x, w: x.view(-1).mean(), Of.MEAN), (lambda x, w: x.flatten().view(2, -1).mean(dim=1).sum(), Of.SUM),
     (lambda x, w: x.view(3, 2).mean(), Of.DIFFERS), (lambda x, w: x[torch.randperm(2)].mean(), Of.MEAN),
     (lambda x, w: x[torch.arange(2), torch.zeros(2, dtype=torch.long)].sum(), Of.SUM),

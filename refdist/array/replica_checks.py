@@ -15,7 +15,16 @@ import numpy as np
 from refdist import nest
 from refdist.array import tensor_types
 from refdist.array.convert import HoldsArray, on_host
-from refdist.array.replica_types import UNKNOWN, ReplicaType, has_type, program, source, type_of, typed
+from refdist.array.replica_types import (
+    UNKNOWN,
+    ReplicaType,
+    has_type,
+    program,
+    source,
+    type_of,
+    type_of_contribution,
+    typed,
+)
 from refdist.core import call_site, divisors, remarks
 from refdist.core.rules.options import ReduceOp
 from refdist.core.rules.replica_types import REPLICAS, Of, Operation, Reducing
@@ -51,7 +60,7 @@ class Contributing:
         self.attempted = attempted
         self.total = total
         self.leaves = nest.flatten(value) if nest.is_nested(value) else [value]
-        self.kinds = [type_of(leaf) for leaf in self.leaves]
+        self.kinds = [type_of_contribution(leaf) for leaf in self.leaves]
         self.result = result
 
     def __call__(self, calls: Sequence[Any]) -> Sequence[Any]:
@@ -304,5 +313,5 @@ def replica_type(value: object) -> Any:
     """
     components = getattr(value, "values", None)
     if isinstance(components, tuple) and not isinstance(value, HoldsArray):
-        return tuple(map(type_of, components))
-    return type_of(value._read() if isinstance(value, HoldsArray) else value)
+        return tuple(map(type_of_contribution, components))
+    return type_of_contribution(value._read() if isinstance(value, HoldsArray) else value)

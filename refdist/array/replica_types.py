@@ -6,8 +6,11 @@ carries a `ReplicaType`.  NumPy computes on the plain arrays, so no result has o
 shape.  Where NumPy gives a scalar it is of a subclass of that scalar's class: still a number that cannot change, with
 `isinstance` and hash as before.  `type(x) is np.ndarray` is what a program can tell it by.
 
-Whatever is not in the tables gives plain arrays, and so does all that leaves NumPy: `np.asarray(x)`, `float(x)`,
-`len(x)`.  They have no type, which means that it is unknown.
+Whatever is not in the tables gives plain arrays, and `len(x)` a plain int.  They have no type, which means that it is
+unknown.  `np.array(x)` and the like keep the type where the program calls them, which NumPy does not tell anyone of: so
+they are replaced when the check is first on.  `float(x)` and `x.item()` make a float of Python's, which cannot carry
+anything: the last of them are kept, and a float that is one of these, the object and not the number, has its type where
+it is contributed.  What is computed with it is a new float, and has none.
 
 A training loop computes the same of the same in every step.  So types are kept: what a source, or an operation at a
 place of the program made of these types and shapes, is derived once, and the same object is found in the next step.
@@ -27,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from refdist.core import call_site, divisors
+from refdist.core.checks import types as types_are_on
 from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
 
 _computes_for_the_program = True  # see core/tracebacks
@@ -159,6 +163,27 @@ def _kept_beside(kind: type) -> MutableMapping[Any, ReplicaType] | None:
     return _beside[kind]
 
 
+# Floats that were made of values with a type: each by its id, which no other has as long as it is here.
+_floats: dict[int, tuple[float, ReplicaType]] = {}
+
+
+def number(value: Any, kind: ReplicaType) -> Any:
+    """A number that was made of a value with this type; a float is known again by `type_of_contribution`."""
+    if kind is not UNKNOWN and type(value) is float:
+        if len(_floats) >= _KEPT:
+            _floats.clear()
+        _floats[id(value)] = value, kind
+    return value
+
+
+def type_of_contribution(value: object) -> ReplicaType:
+    """What is known of a value that a replica contributes, which may be a float."""
+    if type(value) is float:
+        known = _floats.get(id(value))
+        return UNKNOWN if known is None else known[1]
+    return type_of(value)
+
+
 def has_type(value: object) -> bool:
     """Whether it is an array that may have a type."""
     return isinstance(value, np.ndarray) or _kept_beside(type(value)) is not None
@@ -288,6 +313,13 @@ class Typed(np.ndarray):
     def copy(self, order: Any = "C") -> Any:
         return typed(self.view(np.ndarray).copy(order), self._type)
 
+    def item(self, *args: Any) -> Any:
+        return number(self.view(np.ndarray).item(*args), self._type if self.size == 1 else UNKNOWN)
+
+    def __float__(self) -> float:
+        converted: float = number(float(self.view(np.ndarray)), self._type)
+        return converted
+
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
 
@@ -340,6 +372,12 @@ def _of_scalar(name: str) -> Callable[..., Any]:
     return method
 
 
+def _to_number(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        return number(getattr(self._plain, name)(*args), self._type)
+    return method
+
+
 def _scalar_class(base: type) -> Any:
     operators = np.lib.mixins.NDArrayOperatorsMixin
     names = [f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
@@ -354,6 +392,8 @@ def _scalar_class(base: type) -> Any:
                 "__reduce__": _of_scalar("__reduce__"), "__deepcopy__": lambda self, memo: self,
                 "__copy__": lambda self: self, "astype": lambda self, *args, **options: typed(
                     self._plain.astype(*args, **options), self._type)}
+    if not issubclass(base, np.complexfloating):
+        members |= {name: _to_number(name) for name in ("__float__", "item", "tolist")}
     return type(base.__name__, (base, _Scalar), members)
 
 
@@ -441,7 +481,7 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
                 return NotImplemented  # a variable: it computes with what it reads, which has a type
             else:
                 operands.append(operand)
-                key.append(operand.shape if isinstance(operand, np.ndarray) else None)
+                key.append(operand.shape if isinstance(operand, np.ndarray) else type_of(operand))
         here = id(frame.f_code), frame.f_lasti
         call = _calls.get(here)
         result = (computing(frame) if call is None else call[0])(ufunc, operands, options)
@@ -887,6 +927,49 @@ def _where(condition: Any, *values: Any) -> Any:
     selected = np.where(plain(condition), *map(plain, values))
     inputs = condition, *values
     return typed(selected, _elementwise(program(sys._getframe(1)), np.where, inputs, selected)) if values else selected
+
+
+def _facts(kind: ReplicaType) -> tuple[Hashable, ...]:
+    return (kind.of, kind.rows, kind.numbers, kind.reduced, kind.variable, kind.per_row, kind.captured, kind.lengths)
+
+
+def of_items(values: Sequence[Any]) -> ReplicaType:
+    """Of an array of several values, none of which is something for each row, where all are known and alike."""
+    kinds = [type_of_contribution(value) for value in values]
+    first = kinds[0] if kinds else UNKNOWN
+    alike = first.of in (Of.SAME, Of.SUM, Of.MEAN) and all(_facts(kind) == _facts(first) for kind in kinds)
+    return first if alike else UNKNOWN
+
+
+def of_converted(value: Any) -> ReplicaType:
+    """Of an array that is made of a value, as by `np.asarray`: an array, a float, or several of these."""
+    return of_items(value) if type(value) in (list, tuple) else type_of_contribution(value)
+
+
+def _converting(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def convert(*args: Any, **options: Any) -> Any:
+        array = function(*args, **options)
+        kind = UNKNOWN if not args or type(args[0]) in _WITHOUT_TYPE else of_converted(args[0])
+        if kind is UNKNOWN or not types_are_on.value:
+            return array
+        frame = sys._getframe(1)
+        if _is_between(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith(divisors.INSTALLED):
+            return array
+        return typed(array, kind)
+    return convert
+
+
+def keep_through(module: Any, *names: str) -> None:
+    """From now on these functions of a module, called by the program, keep the type of their first argument."""
+    for name in names:
+        before = getattr(module, name)
+        if getattr(before, "__code__", None) is not _CONVERTING:
+            setattr(module, name, _converting(before))
+
+
+_CONVERTING = _converting(len).__code__
+_WITHOUT_TYPE = frozenset((np.ndarray, int, bool, str, *_SCALARS))
 
 
 def _through_method(name: str) -> Callable[..., Any]:

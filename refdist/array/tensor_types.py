@@ -6,20 +6,23 @@ beside the tensors, by weak references: a tensor is PyTorch's own, is saved as b
 
 The gradient of a sum over rows is a sum over rows, and that of a mean is a mean; so a gradient by what is the same on
 all replicas, or by a tensor that has nothing to do with the rows, has the type of the loss.  A function that has no
-rule here gives what is unknown, and so does whatever PyTorch was not yet imported for when the replica began.  What JAX
-traces is unknown.
+rule here gives what is unknown, and so does whatever PyTorch was not yet imported for when the replica began.  Arrays
+of JAX have types where they are results of collectives or `jnp.asarray` of what has one; what JAX computes is unknown.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+import weakref
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from importlib import import_module
 from types import FrameType
 from typing import Any
+
+import numpy as np
 
 from refdist.array.replica_types import (
     UNKNOWN,
@@ -31,7 +34,11 @@ from refdist.array.replica_types import (
     computing,
     gradient,
     has_type,
+    keep_through,
     keep_types_of,
+    number,
+    of_converted,
+    of_items,
     product,
     program,
     reshaped,
@@ -60,7 +67,9 @@ _OPERATION_OF = {name: operation for operation, names in _OPERATIONS.items() for
 _REFLECTED = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Operation.DIVIDE,
               "__rtruediv__": Operation.DIVIDE, "__rpow__": Operation.OTHER}
 _KEEPING = _names("""neg __neg__ clone detach detach_ requires_grad_ to float double half bfloat16 long int contiguous
-    alias as_tensor tensor""")
+    alias cpu cuda""")
+_CONVERTING = _names("as_tensor tensor asarray")
+_TO_NUMBERS = _names("item tolist __float__")
 _PRODUCTS = _names("matmul __matmul__ mm mv dot linear")
 _ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, **dict.fromkeys(
     _names("amax amin max min std var prod median logsumexp"), Along.OTHER)}
@@ -105,8 +114,41 @@ _parameters: MutableMapping[Any, tuple[int, int, ReplicaType]] = {}
 _numbers = itertools.count(1)
 
 
+class _ByIdentity(MutableMapping[Any, ReplicaType]):
+    """The types of arrays that cannot be keys, as those of JAX: each as long as the array is there."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[int, tuple[weakref.ref[Any], ReplicaType]] = {}
+
+    def __getitem__(self, array: Any) -> ReplicaType:
+        return self._kinds[id(array)][1]
+
+    def __setitem__(self, array: Any, kind: ReplicaType) -> None:
+        number = id(array)
+        self._kinds[number] = weakref.ref(array, lambda _: self._kinds.pop(number, None)), kind
+
+    def __delitem__(self, array: Any) -> None:
+        del self._kinds[id(array)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (array for known, _ in self._kinds.values() if (array := known()) is not None)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+
+@lru_cache(maxsize=1)
+def _keep_types_of_jax(numpy: Any) -> None:
+    # Its arrays never change; what is computed of them has no type.
+    keep_types_of(type(numpy.zeros(())), _ByIdentity())
+    keep_through(numpy, "array", "asarray")
+
+
 def mode() -> Callable[[], AbstractContextManager[object]]:
     """Returns the context manager in which a replica runs, so that types of PyTorch's results are followed."""
+    keep_through(np, "array", "asarray", "ascontiguousarray")
+    if "jax.numpy" in sys.modules and hasattr(sys.modules["jax.numpy"], "asarray"):
+        _keep_types_of_jax(sys.modules["jax.numpy"])
     torch = sys.modules.get("torch")
     return nullcontext if torch is None or not hasattr(torch, "overrides") else _mode(torch)
 
@@ -117,6 +159,7 @@ def _mode(torch: Any) -> Any:
     global _parameters
     kept = import_module("torch.utils.weak").WeakTensorKeyDictionary
     keep_types_of(torch.Tensor, kept())
+    keep_through(torch, "from_numpy")
     _parameters = kept()
 
     def see(self: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -132,6 +175,8 @@ def _mode(torch: Any) -> Any:
         for one in (*args, *kwargs.values()):
             if type(one) is torch.nn.Parameter:
                 _know(one)
+        if name in _TO_NUMBERS:
+            return number(result, type_of(args[0]))
         if name == "grad" and not isinstance(result, torch.Tensor):
             _gradients(sys._getframe(1), torch, result, *args, **kwargs)
         elif isinstance(result, torch.Tensor):
@@ -151,7 +196,7 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
         return
     kind = _type_of_result(program(frame), name, args, kwargs, result)
     changed = result is args[0] or "out" in kwargs
-    if changed and name not in _KEEPING:
+    if changed and name not in _KEEPING | _CONVERTING:
         _forget((result,))
     if kind is not UNKNOWN or changed:
         typed(result, kind)
@@ -184,6 +229,10 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
     first = type_of(args[0])
     if name in _KEEPING:
         return first
+    if name in _CONVERTING:
+        return of_converted(args[0])
+    if name == "stack":
+        return of_items(args[0])
     if name in _ZEROS:
         return ZEROS
     if all(type_of(argument) is UNKNOWN for argument in args):

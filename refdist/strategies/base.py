@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from refdist import errors, nest, notebook
 from refdist.array import collectives, replica_checks
-from refdist.array.replica_types import type_of
+from refdist.array.replica_types import type_of_contribution
 from refdist.core import call_site, checks, context_stack, devices
 from refdist.core.callers import require
 from refdist.core.integers import integer
@@ -234,7 +234,7 @@ class Strategy(OneOfAKind):
         reduction = self._extended.reduction
         if axes is None:
             if checks.types.value and isinstance(value, PerReplica):
-                kinds = [type_of(part) for part in value.values]
+                kinds = [type_of_contribution(part) for part in value.values]
                 replica_checks.check(replica_checks.reducing_of(op), kinds, f"Strategy.reduce {op.name}",
                                      self.num_replicas_in_sync)
             return reduction.reduce_value(op, value, reduction.here(), "Strategy.reduce")

@@ -29,7 +29,7 @@ from refdist.array import collectives, replica_checks
 from refdist.array.backend import beside, current_backend
 from refdist.array.convert import as_array, astype, cast, dtype_of, frozen, kind_of, on_device_of, read_only, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.replica_types import UNKNOWN, ReplicaType, plain, source, type_of, typed
+from refdist.array.replica_types import UNKNOWN, ReplicaType, plain, source, type_of_contribution, typed
 from refdist.array.types import Array
 from refdist.core import checks, context_stack, lockstep, scaled
 from refdist.core.agreement import CollectiveCall, contribution_of, signature_of
@@ -202,7 +202,7 @@ class _Shared(Variable):
         if context_stack.frame().kind != context_stack.REPLICA:
             return value, UNKNOWN
         component = _component(value)
-        kind, total = type_of(component), self._strategy.extended.layout.total
+        kind, total = type_of_contribution(component), self._strategy.extended.layout.total
         if cell is not Write.SUM and cell is not Write.MEAN:
             replica_checks.check_part(kind, attempted, self.name, total)
         if (cell is _WRITE_OWN_COPY and self._kind is Kind.ON_READ and self._aggregation is VariableAggregation.SUM

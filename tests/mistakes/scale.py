@@ -273,7 +273,7 @@ def mean_of_items() -> None:
 def uneven_means_summed() -> None:
     strategy = four()
     w = weights(strategy, Aggregation.SUM)
-    each(strategy, lambda x: w.assign_sub(0.1 * np.asarray(x.mean(axis=0))), rows=7)
+    each(strategy, lambda x: w.assign_sub(0.1 * x.view(np.ndarray).mean(axis=0)), rows=7)
 
 
 def uneven_means_summed_and_divided() -> None:
