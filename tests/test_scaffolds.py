@@ -28,13 +28,14 @@ def environment(language: str, folder: Path) -> dict[str, str]:
     """Variables with which a shell finds the suite and what runs the language; skips where that is not installed."""
     runs = new.LANGUAGES[language].needs.split()[0].lower()
     places = [str(apart.install(folder / "apart")), str(Path(sys.executable).parent)]
+    path = os.pathsep.join([*places, os.environ["PATH"]])
     if runs == "lua" and shutil.which("lua") is None and find_spec("lupa"):
         (folder / "lua").write_text(LUPA.format(python=sys.executable))
         (folder / "lua").chmod(0o755)
-        places.append(str(folder))
-    elif shutil.which(runs) is None:
+        path = f"{folder}{os.pathsep}{path}"
+    elif shutil.which(runs, path=path) is None:
         pytest.skip(f"{runs} is not installed")
-    return {**os.environ, "PATH": os.pathsep.join([*places, os.environ["PATH"]])}
+    return {**os.environ, "PATH": path}
 
 
 def shell_lines(readme: Path) -> str:
