@@ -36,7 +36,8 @@ COMMANDS = {
     "changes": Command("changes", "OLD.jsonl", "what is asked otherwise since older cases", apart=True),
     "promises": Command("promises", "--find WORDS", "what becomes of a sentence of the documents", apart=True),
     "new": Command("new", "--language js FOLDER", "writes a testee to begin with; also python, lua, go", apart=True),
-    "trainers": Command("trainers.command", "--command COMMAND", "tests a program that trains on several replicas"),
+    "trainers": Command("trainers.command", "--command COMMAND", "tests a program that trains on several replicas",
+                        apart=True),
     "versions": Command("adapters.versions", "FOLDER", "TensorFlow 2.12 to 2.21, and what changed between them"),
 }
 NEEDS = ("pytest", "hypothesis")

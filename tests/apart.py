@@ -1,4 +1,4 @@
-"""The distribution `refdist-conformance`, as if neither refdist nor what it needs were installed."""
+"""The distribution `refdist-conformance`, as if neither refdist nor what it needs were installed, or NumPy alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("refdist", "numpy", "greenlet"):
+        if name.split(".")[0] in {absent!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
         return None
 
@@ -27,11 +27,11 @@ sys.exit(main())
 """
 
 
-def install(folder: Path) -> Path:
+def install(folder: Path, absent: tuple[str, ...] = ("refdist", "numpy", "greenlet")) -> Path:
     """Makes the package, and the command in a folder for PATH, which is returned."""
     commands = folder / "bin"
     commands.mkdir(parents=True)
     (folder / "refdist_conformance").symlink_to(ROOT / "conformance")
-    (commands / COMMAND).write_text(SCRIPT.format(python=sys.executable, folder=str(folder)))
+    (commands / COMMAND).write_text(SCRIPT.format(python=sys.executable, folder=str(folder), absent=absent))
     (commands / COMMAND).chmod(0o755)
     return commands

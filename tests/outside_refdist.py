@@ -21,7 +21,8 @@ for path in sorted(place.glob("*.py")):
     if path.stem not in ("__init__", "__main__"):
         importlib.import_module(f"refdist_conformance.{path.stem}")
 # What is beside the modules of the suite, and in its folders of data, is the same there.
-files = [path.relative_to(checkout / "conformance") for folder in ("", "promises", "scaffolds", "spec")
+files = [path.relative_to(checkout / "conformance")
+         for folder in ("", "promises", "scaffolds", "spec", "trainers", "trainers/testees")
          for path in (checkout / "conformance" / folder).iterdir()
          if path.is_file() and path.name not in ("pyproject.toml", "LICENSE")]
 for path in files:
@@ -40,4 +41,13 @@ for name, language in new.LANGUAGES.items():
         assert done.returncode == 0 and passed and int(passed[1]) >= 10, done.stdout + done.stderr
         tried.append(f"{passed[1]} cases in {name}")
 assert tried
-print(f"{len(files)} files of the suite are there without refdist; testees to begin with pass {', '.join(tried)}")
+# Trainers are told what to do, and judged where there is NumPy.
+with tempfile.TemporaryDirectory() as folder:
+    subprocess.run([command, "trainers", "--write-jobs", "jobs.jsonl", "--write-testee", "."], cwd=folder, check=True)
+    jobs = (Path(folder) / "jobs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert jobs and (Path(folder) / "testee.py").exists() and (Path(folder) / "trainer_jobs.py").exists()
+    done = subprocess.run([command, "trainers", "--command", f"{sys.executable} testee.py"], cwd=folder,
+                          capture_output=True, text=True)
+    assert done.returncode == 4 and "run `pip install numpy`" in done.stderr, done.stdout + done.stderr
+print(f"{len(files)} files of the suite are there without refdist; testees to begin with pass {', '.join(tried)}; "
+      f"{len(jobs)} jobs for trainers are written")

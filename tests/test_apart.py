@@ -136,6 +136,21 @@ def test_what_needs_refdist_says_so(alone: str, tmp_path: Path, command: str) ->
     assert status == 4 and f"ERROR: {command} needs refdist: " in printed
 
 
+@pytest.mark.slow
+def test_a_trainer_is_judged_where_there_is_numpy_and_no_refdist(tmp_path: Path) -> None:
+    """Elsewhere it says, before a trainer is started, what to install."""
+    results = {}
+    for name, absent in (("with", ("refdist", "greenlet")), ("without", ("refdist", "greenlet", "numpy"))):
+        command = str(apart.install(tmp_path / name, absent) / apart.COMMAND)
+        assert run([command, "trainers", "--write-testee", "."], tmp_path / name)[0] == 0
+        (tmp_path / name / "start.sh").write_text(f"touch started; exec {sys.executable} testee.py $1")
+        results[name] = run([command, "trainers", "--command", "sh start.sh"], tmp_path / name)
+    status, printed = results["with"]
+    assert status == 0 and re.search(r"^\d+ right, \d+ unsupported$", printed, re.MULTILINE), printed
+    status, printed = results["without"]
+    assert status == 4 and "run `pip install numpy`" in printed and not (tmp_path / "without" / "started").exists()
+
+
 def test_its_help_has_what_it_can_do(alone: str, tmp_path: Path) -> None:
     status, printed = run([alone, "--help"], tmp_path)
     commands = re.findall(rf"^    {apart.COMMAND} (\w+) ", printed, re.MULTILINE)

@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -499,10 +498,10 @@ PAGE = TESTEES.parents[2] / "docs" / "testing-a-trainer.md"
 @pytest.mark.skipif(not PAGE.exists(), reason="the package is installed without its pages")
 def test_the_testee_of_the_page_does_what_the_page_says(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [program] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    shutil.copy(TESTEES / "trainer_jobs.py", tmp_path)
+    assert main(["trainers", "--write-testee", str(tmp_path)]) == 0
     script = tmp_path / "testee.py"
-    script.write_text(program)
+    program = script.read_text()
+    assert re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) == [program.partition("\n\n")[2]]
     assert main(["trainers", "--command", f"{sys.executable} {script}"]) == 0
     printed = capsys.readouterr().out
     assert "right" in printed and "errored" not in printed
@@ -513,6 +512,13 @@ def test_the_testee_of_the_page_does_what_the_page_says(
     assert main(["trainers", "--command", f"{sys.executable} {script}", "--clause", "uneven-end"]) == 1
     printed = capsys.readouterr().out.replace(f"{sys.executable} {script}", "python testee.py")
     assert textwrap.indent(printed, "    ") in PAGE.read_text()
+
+
+def test_a_testee_that_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "testee.py").write_text("mine")
+    assert main(["trainers", "--write-testee", str(tmp_path)]) == 4
+    assert "testee.py in " in capsys.readouterr().err
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"testee.py": "mine"}
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from refdist.conformance.trainers.jobs import Job
-from refdist.conformance.trainers.reference import Answer
-from refdist.conformance.trainers.runner import Result
+from .jobs import Job
+from .reference import Answer
+from .runner import Result
 
 # Single precision has seven digits, of which a few steps on a few rows lose two; a slip is a factor of a tenth or more.
 TOLERANCE = 1e-4

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from refdist.conformance.trainers import sources
-from refdist.conformance.trainers.jobs import Job, Matrix, Rows, dense, job, rows, sgd
-from refdist.conformance.trainers.sources import Source
+from . import sources
+from .jobs import Job, Matrix, Rows, dense, job, rows, sgd
+from .sources import Source
 
 
 @dataclass(frozen=True)

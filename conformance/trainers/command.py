@@ -1,4 +1,4 @@
-"""The command `python -m refdist.conformance trainers --command "torchrun --nproc-per-node 2 mine.py"`.
+"""The command `trainers --command "torchrun --nproc-per-node 2 mine.py"`: tests a program that trains.
 
 Exit status: 0 where nothing is wrong, 1 where something is, 2 interrupted, 4 wrong usage or a trainer that cannot be
 started, 5 where not one clause could be judged.
@@ -11,16 +11,34 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from refdist.conformance.options import quoted
-from refdist.conformance.protocol import Unusable
-from refdist.conformance.trainers import clauses, jobs, verdicts
-from refdist.conformance.trainers.runner import LIMIT, run
-from refdist.conformance.trainers.table import table
+from ..distribution import COMMAND
+from ..options import quoted
+from ..protocol import Unusable
+from . import clauses, jobs
+from .runner import LIMIT, run
+
+TESTEES = Path(__file__).parent / "testees"
+# What is written for a testee to begin with: itself, what all testees need, and what makes a model from a job.
+WRITTEN = ("testee.py", "trainer_jobs.py", "numpy_model.py", "torch_model.py", "jax_model.py", "keras_model.py")
+
+
+def write_testee(folder: Path) -> None:
+    """Writes a testee, and what it needs, into a folder, which is made if it is not there.
+
+    Raises:
+        ValueError: one of the files is there, in which case nothing is written.
+        OSError: the folder cannot be written to.
+    """
+    if there := [name for name in WRITTEN if (folder / name).exists()]:
+        raise ValueError(f"--write-testee: {', '.join(there)} in {folder} would be overwritten; name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in WRITTEN:
+        (folder / name).write_text((TESTEES / name).read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Judges a trainer; returns the exit status."""
-    parser = argparse.ArgumentParser("python -m refdist.conformance trainers", description=__doc__,
+    parser = argparse.ArgumentParser(f"{COMMAND} trainers", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--command", metavar="COMMAND", help="starts the trainer; the file of jobs becomes its last "
                         "argument, and {replicas} in it the number of replicas")
@@ -28,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
                         help="only this clause; may be repeated")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="that a job may take")
     parser.add_argument("--write-jobs", type=Path, metavar="FILE", help="only write the jobs there")
+    parser.add_argument("--write-testee", type=Path, metavar="FOLDER",
+                        help="only write a testee to begin with there, and what makes models from jobs")
     try:
         given = parser.parse_args(arguments)
     except SystemExit as ended:
@@ -37,7 +57,15 @@ def main(arguments: Sequence[str]) -> int:
         todo = [job for job in clauses.jobs() if job["clause"] in {clause.name for clause in chosen}]
         if given.write_jobs:
             jobs.write(given.write_jobs, todo)
+        if given.write_testee:
+            write_testee(given.write_testee)
+        if given.write_jobs or given.write_testee:
             return 0
+        try:
+            from . import verdicts
+        except ModuleNotFoundError as error:
+            raise ValueError(f"answers are judged with {error.name}, which is not installed: run `pip install "
+                             f"{error.name}`") from None
         results = run(given.command or "", todo, given.limit,
                       lambda job: print(".", end="", file=sys.stderr, flush=True))
     except (Unusable, ValueError, OSError) as error:
@@ -45,9 +73,11 @@ def main(arguments: Sequence[str]) -> int:
         return 4
     except KeyboardInterrupt:
         return 2
+    from .table import table
+
     print(file=sys.stderr)
     judged = verdicts.judge(chosen, todo, results)
     limit = f" --limit {given.limit:g}" if given.limit != LIMIT else ""
-    again = f"python -m refdist.conformance trainers --command {quoted(given.command)}{limit}"
+    again = f"{COMMAND} trainers --command {quoted(given.command)}{limit}"
     print("\n".join(table(judged, again)))
     return verdicts.exit_status(judged)

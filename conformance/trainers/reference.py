@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refdist.conformance.trainers.jobs import Job, Layer, Rows
+from .jobs import Job, Layer, Rows
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]

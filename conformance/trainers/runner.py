@@ -22,10 +22,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from refdist.conformance.process import Broken, Process
-from refdist.conformance.protocol import Unusable
-from refdist.conformance.trainers import jobs
-from refdist.conformance.trainers.jobs import Job
+from ..process import Broken, Process
+from ..protocol import Unusable
+from . import jobs
+from .jobs import Job
 
 LIMIT = 60.0  # seconds that a job may take
 START_LIMIT = 120.0  # seconds that a start may take in addition

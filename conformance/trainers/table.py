@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from refdist.conformance.trainers.verdicts import BAD, OUTCOMES, Verdict
+from .verdicts import BAD, OUTCOMES, Verdict
 
 LINES = 12  # of what was printed
 TRACEBACK = "Traceback (most recent call last)"

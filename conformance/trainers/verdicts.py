@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from refdist.conformance.trainers import reference
-from refdist.conformance.trainers.checks import CHECKS, Incomplete
-from refdist.conformance.trainers.clauses import Clause
-from refdist.conformance.trainers.jobs import Job
-from refdist.conformance.trainers.runner import Result
+from . import reference
+from .checks import CHECKS, Incomplete
+from .clauses import Clause
+from .jobs import Job
+from .runner import Result
 
 # The worst first.
 OUTCOMES = ("WRONG", "errored", "stale", "documented", "right", "unsupported")
