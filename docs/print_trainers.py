@@ -46,6 +46,7 @@ ENVIRONMENTS = {
     "refdist": ("numpy==2.4.6", "safetensors==0.8.0"),
 }
 WITH_REFDIST = ("torch", "jax", "refdist")  # where refdist is installed, too, from the clone
+REFDIST = (ROOT / "refdist", ROOT / "backends")  # its source
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,12 @@ SIGNS = {"right": "·", "WRONG": "**W**", "errored": "**E**", "documented": "D",
 
 
 def digest(name: str) -> str:
-    """What a trainer's verdicts depend on."""
+    """What a trainer's verdicts depend on: a change that is not one of comments alone is another digest."""
     trainer = TRAINERS[name]
     files = [ROOM / f"{part}.py" for part in ("clauses", "jobs", "reference", "checks", "verdicts", "runner")]
     files += [ROOM / "testees" / f"{part}.py" for part in (name, SHARED, *trainer.shared)]
+    if name.startswith("refdist_"):
+        files += sorted(path for folder in REFDIST for path in folder.rglob("*.py"))
     programs = [ast.dump(ast.parse(path.read_text(encoding="utf-8"))) for path in files]
     return hashlib.sha256(repr((programs, trainer.start, versions(trainer))).encode()).hexdigest()[:16]
 

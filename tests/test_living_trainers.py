@@ -54,6 +54,19 @@ def test_a_trainer_is_a_short_program_of_files_that_are_there(name: str) -> None
     assert imported == {PRINTING.SHARED, *trainer.shared}
 
 
+def test_a_change_of_refdist_makes_the_verdicts_on_its_own_trainers_anew_and_no_others(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PRINTING, "REFDIST", (tmp_path,))
+    digests = []
+    for source in ("mean = sum", "mean = sum  # of all replicas", "mean = max"):
+        (tmp_path / "reduction.py").write_text(source)
+        digests.append({name: PRINTING.digest(name) for name in PRINTING.TRAINERS})
+    before, commented, changed = digests
+    assert commented == before
+    assert {name for name in changed if changed[name] != before[name]} \
+        == {"refdist_numpy", "refdist_torch", "refdist_jax", "refdist_keras"}
+
+
 def test_the_page_is_that_of_the_verdicts() -> None:
     assert PRINTING.PAGE.read_text(encoding="utf-8") == PRINTING.page() + "\n", "run `make trainers`"
 
