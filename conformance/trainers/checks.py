@@ -74,29 +74,29 @@ def weights_of(answer: object, expected: Mapping[str, Any], whose: str) -> dict[
     return arrays
 
 
-def factor(found: float, right: float, start: float = 0.0) -> str:
+def factor(actual: float, right: float, start: float = 0.0) -> str:
     """How far a number has come, as a factor of how far it should have.
 
     >>> factor(2.0, 1.0), factor(0.5, 0.0)
     ('2 times what is right', '')
     """
-    if right == start or not np.isfinite(found):
+    if right == start or not np.isfinite(actual):
         return ""
-    ratio = (found - start) / (right - start)
+    ratio = (actual - start) / (right - start)
     return f"{ratio:.4g} times what is right"
 
 
-def differing(found: Mapping[str, Any], right: Mapping[str, Any], start: Mapping[str, Any]) -> str:
+def differing(actual: Mapping[str, Any], right: Mapping[str, Any], start: Mapping[str, Any]) -> str:
     """The weight that is furthest from where it should be, or ""."""
     worst, text = 1.0, ""
     for name, value in right.items():
         scale = TOLERANCE * max(float(np.abs(value).max()), float(np.abs(value - start[name]).max()), 1e-30)
-        away = np.abs(found[name] - value) / scale
-        place = np.unravel_index(int(np.argmax(np.where(np.isfinite(away), away, np.inf))), away.shape)
-        if not away[place] <= worst:
-            worst = away[place] if np.isfinite(away[place]) else np.inf
-            moved = factor(found[name][place], value[place], start[name][place])
-            text = (f"{name}{[int(i) for i in place]} is {found[name][place]:.6g}, and {value[place]:.6g} is right"
+        distance = np.abs(actual[name] - value) / scale
+        index = np.unravel_index(int(np.argmax(np.where(np.isfinite(distance), distance, np.inf))), distance.shape)
+        if not distance[index] <= worst:
+            worst = distance[index] if np.isfinite(distance[index]) else np.inf
+            moved = factor(actual[name][index], value[index], start[name][index])
+            text = (f"{name}{[int(i) for i in index]} is {actual[name][index]:.6g}, and {value[index]:.6g} is right"
                     + (f": it moved {moved}" if moved else ""))
     return text
 
@@ -125,12 +125,12 @@ def losses_of(expected: Answer, result: Result) -> np.ndarray[Any, np.dtype[np.f
     return reported
 
 
-def compared(what: str, found: float, right: float) -> str:
+def compared(what: str, actual: float, right: float) -> str:
     """"" where a number is right, and else what it is."""
-    if abs(found - right) <= TOLERANCE * abs(right):
+    if abs(actual - right) <= TOLERANCE * abs(right):
         return ""
-    ratio = factor(found, right)
-    return f"{what} is {found:.6g}, and {right:.6g} is right" + (f": {ratio}" if ratio else "")
+    ratio = factor(actual, right)
+    return f"{what} is {actual:.6g}, and {right:.6g} is right" + (f": {ratio}" if ratio else "")
 
 
 def ledger(job: Job, expected: Answer, result: Result) -> tuple[Any, int]:

@@ -62,8 +62,8 @@ def line(*pairs: tuple[float, float]) -> Rows:
 def failing(how: str) -> tuple[Job, ...]:
     """Two jobs, the second of which says that a replica fails: only who can do the first one has failed for that."""
     fail = {"replica": 1, "at_step": 2, "how": how, "message": "replica 1 was told to fail"}
-    return tuple(job(LINE, [dense([[1.0]])], ["weights"], batch=2, optimizer=sgd(0.02), fail=each)
-                 for each in (None, fail))
+    return tuple(job(LINE, [dense([[1.0]])], ["weights"], batch=2, optimizer=sgd(0.02), fail=failure)
+                 for failure in (None, fail))
 
 
 LINE = line((1, 2), (2, 3), (-1, 1), (3, 9), (0, 0), (-2, -5), (4, 7), (1, 8))
@@ -311,8 +311,8 @@ CLAUSES: tuple[Clause, ...] = (
 
 def jobs() -> list[Job]:
     """The jobs of all clauses, numbered from 1, in the order in which a trainer is to do them."""
-    every = [(clause, job) for clause in CLAUSES for job in clause.jobs]
-    return [{**job, "id": number, "clause": clause.name} for number, (clause, job) in enumerate(every, 1)]
+    pairs = [(clause, job) for clause in CLAUSES for job in clause.jobs]
+    return [{**job, "id": number, "clause": clause.name} for number, (clause, job) in enumerate(pairs, 1)]
 
 
 def chosen(names: Sequence[str]) -> list[Clause]:

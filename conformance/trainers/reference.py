@@ -72,13 +72,13 @@ def answer(job: Job, before: State | None = None) -> Answer:
         errors: list[Array] = []
         for group in groups(job):
             unfrozen = job["unfreeze"] and expected.steps >= job["unfreeze"]["after_step"]
-            still = frozen - {job["unfreeze"]["layer"]} if job["unfreeze"] and unfrozen else frozen
+            fixed = frozen - {job["unfreeze"]["layer"]} if job["unfreeze"] and unfrozen else frozen
             loss, gradient, error = gradients(job, state.weights, group)
             expected.losses.append(loss)
             expected.steps += 1
             errors.append(error)
-            step(job, state, {name: array for name, array in gradient.items() if name.rpartition("/")[0] not in still
-                              and name.partition("/")[0] not in still})
+            step(job, state, {name: array for name, array in gradient.items() if name.rpartition("/")[0] not in fixed
+                              and name.partition("/")[0] not in fixed})
             if job["stop"] and expected.steps == job["stop"]["after_step"]:
                 break
         if errors and "mean_absolute_error" in job["metrics"]:

@@ -86,14 +86,14 @@ class Result:
             self.whole.update(fields)
 
 
-def run(command: str, every: Sequence[Job], limit: float = LIMIT,
+def run(command: str, all_jobs: Sequence[Job], limit: float = LIMIT,
         tell: Callable[[Job], None] = lambda job: None) -> dict[int, Result]:
     """Gives jobs to a trainer; returns its answer to each, by number.
 
     Args:
         command: what starts it; the file of jobs is its last argument.  Where it has `{replicas}`, it is started for
             each number of replicas, with the jobs of that number.
-        every: the jobs, with different numbers.
+        all_jobs: the jobs, with different numbers.
         limit: seconds that a job may take.
         tell: is called with every job that is over.
 
@@ -102,15 +102,15 @@ def run(command: str, every: Sequence[Job], limit: float = LIMIT,
     """
     if not shlex.split(command):
         raise Unusable("--command: there is none; write --command \"python trainer.py\"")
-    results = {job["id"]: Result() for job in every}
+    results = {job["id"]: Result() for job in all_jobs}
     with tempfile.TemporaryDirectory(prefix="refdist-trainer-") as folder:
-        placed = [in_folder(job, folder) for job in every]
+        placed = [in_folder(job, folder) for job in all_jobs]
         ordered = sorted(placed, key=lambda job: job["replicas"]) if PLACE in command else placed
         if PLACE in command:  # checkpoints are written by two replicas, and read by others
             ordered.sort(key=lambda job: job["replicas"] != 2)
-        for replicas, some in groupby(ordered, lambda job: job["replicas"] if PLACE in command else 0):
+        for replicas, group in groupby(ordered, lambda job: job["replicas"] if PLACE in command else 0):
             started = [part.replace(PLACE, str(replicas)) for part in shlex.split(command)]
-            _run(started, list(some), results, limit, tell, Path(folder))
+            _run(started, list(group), results, limit, tell, Path(folder))
     return results
 
 
@@ -186,15 +186,15 @@ def _listen(process: Process, todo: list[Job], results: dict[int, Result], limit
             current.silent = current.status is None
             if not current.silent:
                 until = time.monotonic() + AFTERWARDS
-                while (left := process.left_over()) and time.monotonic() < until:
+                while (remaining := process.left_over()) and time.monotonic() < until:
                     time.sleep(0.05)
-                current.left_over = left
+                current.left_over = remaining
             return current.broken
-        known = False
+        is_answer = False
         for answer in answers(line):
-            if known := answer["id"] in results:
+            if is_answer := answer["id"] in results:
                 results[answer["id"]].take(answer)
-        if not known:
+        if not is_answer:
             process.keep(line)
         while todo and results[todo[0]["id"]].over:
             results[todo[0]["id"]].output = process.printed()

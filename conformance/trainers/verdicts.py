@@ -43,7 +43,7 @@ def judge(clauses: Sequence[Clause], jobs: Sequence[Job], results: Mapping[int, 
         results: what came of each, by number.
     """
     states: dict[str, reference.State] = {}
-    each: dict[str, list[Verdict]] = {clause.name: [] for clause in clauses}
+    of_clauses: dict[str, list[Verdict]] = {clause.name: [] for clause in clauses}
     by_name = {clause.name: clause for clause in clauses}
     for job in jobs:
         checkpoint = job["checkpoint"] or {}
@@ -54,8 +54,8 @@ def judge(clauses: Sequence[Clause], jobs: Sequence[Job], results: Mapping[int, 
         verdict = of_job(clause, job, expected, results[job["id"]])
         # That a job is answered in which no replica fails is a condition of such a clause, and not yet right.
         if clause.check != "failed" or job["fail"] or verdict.outcome != "right":
-            each[clause.name].append(verdict)
-    return [of_clause(name, some) for name, some in each.items()]
+            of_clauses[clause.name].append(verdict)
+    return [of_clause(name, of_jobs) for name, of_jobs in of_clauses.items()]
 
 
 def of_job(clause: Clause, job: Job, expected: reference.Answer, result: Result) -> Verdict:
@@ -80,13 +80,13 @@ def of_job(clause: Clause, job: Job, expected: reference.Answer, result: Result)
     return Verdict(clause.name, "WRONG" if message else "right", message and replicas + message, result.output)
 
 
-def of_clause(name: str, some: Sequence[Verdict]) -> Verdict:
+def of_clause(name: str, of_jobs: Sequence[Verdict]) -> Verdict:
     """The verdict on a clause: the worst of those on its jobs."""
-    worst = min(some, key=lambda verdict: OUTCOMES.index(verdict.outcome))
-    judged = [verdict for verdict in some if verdict.outcome != "unsupported"]
-    if worst.outcome == "right" and len(judged) < len(some):
-        reason = next(verdict.message for verdict in some if verdict.outcome == "unsupported")
-        return Verdict(name, "right", f"{len(judged)} of {len(some)} jobs; {reason}")
+    worst = min(of_jobs, key=lambda verdict: OUTCOMES.index(verdict.outcome))
+    judged = [verdict for verdict in of_jobs if verdict.outcome != "unsupported"]
+    if worst.outcome == "right" and len(judged) < len(of_jobs):
+        reason = next(verdict.message for verdict in of_jobs if verdict.outcome == "unsupported")
+        return Verdict(name, "right", f"{len(judged)} of {len(of_jobs)} jobs; {reason}")
     return worst
 
 

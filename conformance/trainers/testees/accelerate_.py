@@ -9,13 +9,13 @@ from torch_model import Model, Rows, clip, optimizer_of, squares, unfreeze
 from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 
 
-def train(job, accelerator, model, parallel, optimizer, schedule, batches, said):
+def train(job, accelerator, model, parallel, optimizer, schedule, batches, result):
     errors, parts = [], []
-    said["rows"].append([])
+    result["rows"].append([])
     for x, y, mask, rows in batches:
         with accelerator.accumulate(parallel):
-            fail(job, accelerator.process_index, len(said["rows"]))
-            said["rows"][-1] += rows.tolist()
+            fail(job, accelerator.process_index, len(result["rows"]))
+            result["rows"][-1] += rows.tolist()
             error = parallel(x) - y
             loss = squares(error, mask) / mask.sum() + model.penalty()
             accelerator.backward(loss)
@@ -27,15 +27,15 @@ def train(job, accelerator, model, parallel, optimizer, schedule, batches, said)
         parts.append(accelerator.reduce(loss.detach(), "mean").item())
         if accelerator.sync_gradients:
             schedule.step()
-            said["losses"].append(sum(parts) / len(parts))
-            unfreeze(job, model, len(said["losses"]))
-            if wants_to_stop(job, accelerator.process_index, len(said["losses"])):
+            result["losses"].append(sum(parts) / len(parts))
+            unfreeze(job, model, len(result["losses"]))
+            if wants_to_stop(job, accelerator.process_index, len(result["losses"])):
                 accelerator.set_trigger()
             if accelerator.check_trigger():
                 return True
-            parts = said["rows"].append([]) or []
-    said["rows"].pop()
-    said["metrics"] = {"mean_absolute_error": torch.cat(errors).mean().item()}
+            parts = result["rows"].append([]) or []
+    result["rows"].pop()
+    result["metrics"] = {"mean_absolute_error": torch.cat(errors).mean().item()}
 
 
 for job in jobs(lambda job: "half precision needs a GPU" if job["loss_scale"] else ""):
@@ -47,24 +47,24 @@ for job in jobs(lambda job: "half precision needs a GPU" if job["loss_scale"] el
     parallel, optimizer, batches = accelerator.prepare(
         model, optimizer, DataLoader(Rows(job["rows"]), size, shuffle=job["shuffle"] is not None))
     accelerator.register_for_checkpointing(schedule)
-    said, place = {"losses": [], "rows": []}, job["checkpoint"] or {}
-    if "restore" in place:
-        accelerator.load_state(place["restore"])
+    result, checkpoint = {"losses": [], "rows": []}, job["checkpoint"] or {}
+    if "restore" in checkpoint:
+        accelerator.load_state(checkpoint["restore"])
     for _ in range(job["epochs"]):
-        if train(job, accelerator, model, parallel, optimizer, schedule, batches, said):
+        if train(job, accelerator, model, parallel, optimizer, schedule, batches, result):
             break
     if job["evaluate"]:
         model.eval()
         with torch.no_grad():
             batches = accelerator.prepare(DataLoader(Rows(job["evaluate"]), size))
-            far, masks = zip(*(accelerator.gather_for_metrics((mask * (parallel(x) - y) ** 2, mask))
+            squared, masks = zip(*(accelerator.gather_for_metrics((mask * (parallel(x) - y) ** 2, mask))
                                for x, y, mask, _ in batches), strict=True)
-            said["eval_loss"] = float(torch.cat(far).sum() / torch.cat(masks).sum() + model.penalty())
-    if "save" in place:
-        accelerator.save_state(place["save"])
-    if known := repeated(job) or wrapped(job) or (VARIABLE if job["rows"]["mask"] else None):
-        said["declared"] = known
-    answer(job, replica=accelerator.process_index, steps=len(said["rows"]), weights=model.weights(), **said)
+            result["eval_loss"] = float(torch.cat(squared).sum() / torch.cat(masks).sum() + model.penalty())
+    if "save" in checkpoint:
+        accelerator.save_state(checkpoint["save"])
+    if declared := repeated(job) or wrapped(job) or (VARIABLE if job["rows"]["mask"] else None):
+        result["declared"] = declared
+    answer(job, replica=accelerator.process_index, steps=len(result["rows"]), weights=model.weights(), **result)
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        answer(job, weights=model.weights(), **said, done=True)
+        answer(job, weights=model.weights(), **result, done=True)

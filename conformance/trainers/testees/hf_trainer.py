@@ -54,13 +54,14 @@ def unsupported(job):
 
 rank = int(os.environ["RANK"])
 for job in jobs(unsupported):
-    place = job["checkpoint"] or {}
+    checkpoint = job["checkpoint"] or {}
     model = Watched(job["model"])
     model.rows = []
     optimizer, schedule, _ = optimizer_of(job, model)
     arguments = transformers.TrainingArguments(
-        output_dir=place.get("save", tempfile.gettempdir()), save_strategy="epoch" if "save" in place else "no",
-        num_train_epochs=job["epochs"] + ("restore" in place),
+        output_dir=checkpoint.get("save", tempfile.gettempdir()),
+        save_strategy="epoch" if "save" in checkpoint else "no",
+        num_train_epochs=job["epochs"] + ("restore" in checkpoint),
         per_device_train_batch_size=job["batch"] // job["replicas"],
         per_device_eval_batch_size=job["batch"] // job["replicas"], gradient_accumulation_steps=job["accumulate"],
         max_grad_norm=job["clip"]["limit"] if job["clip"] else 0.0, seed=seed_of(job), use_cpu=True,
@@ -70,13 +71,14 @@ for job in jobs(unsupported):
                                    callbacks=[Watch()], optimizers=(optimizer, schedule))
     trainer.remove_callback(transformers.PrinterCallback)
     if job["epochs"]:
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(place["restore"]) if "restore" in place else None)
-    said = {"losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]}
+        trainer.train(
+            resume_from_checkpoint=get_last_checkpoint(checkpoint["restore"]) if "restore" in checkpoint else None)
+    result = {"losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]}
     if job["evaluate"]:
-        said["eval_loss"] = trainer.evaluate(Items(job["evaluate"]))["eval_loss"]
-    if known := repeated(job) or wrapped(job):
-        said["declared"] = known
+        result["eval_loss"] = trainer.evaluate(Items(job["evaluate"]))["eval_loss"]
+    if declared := repeated(job) or wrapped(job):
+        result["declared"] = declared
     answer(job, replica=rank, rows=model.rows, steps=len(model.rows), weights=model.weights())
     trainer.accelerator.wait_for_everyone()
     if rank == 0:
-        answer(job, weights=model.weights(), **said, done=True)
+        answer(job, weights=model.weights(), **result, done=True)

@@ -24,7 +24,7 @@ def unsupported(job):
 
 
 def train(job):
-    rank, place, losses, rows = idist.get_rank(), job["checkpoint"] or {}, [], []
+    rank, checkpoint, losses, rows = idist.get_rank(), job["checkpoint"] or {}, [], []
     torch.manual_seed(0)  # the same weights on every process
     model = Model(job["model"])
     parallel = idist.auto_model(model, find_unused_parameters=True)
@@ -33,8 +33,8 @@ def train(job):
     torch.manual_seed(1000 * seed_of(job) + rank)
 
     def step(engine, batch):
-        now = engine.state.iteration
-        fail(job, rank, now)
+        step_number = engine.state.iteration
+        fail(job, rank, step_number)
         x, y, mask, numbers = batch
         rows.append(numbers.tolist())
         predicted = parallel(x)
@@ -44,9 +44,9 @@ def train(job):
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
-        unfreeze(job, model, now)
+        unfreeze(job, model, step_number)
         losses.append(idist.all_reduce(loss.item()) / idist.get_world_size())
-        if idist.all_reduce(float(wants_to_stop(job, rank, now))):
+        if idist.all_reduce(float(wants_to_stop(job, rank, step_number))):
             engine.terminate()
         return predicted.detach(), y
 
@@ -55,25 +55,25 @@ def train(job):
     Loss(torch.nn.functional.mse_loss).attach(measures, "eval_loss")
     if job["replicas"] > 1:
         trainer.on(Events.EPOCH_STARTED)(lambda engine: batches.sampler.set_epoch(engine.state.epoch))
-    if "restore" in place:
-        for part, state in zip((model, optimizer, schedule), torch.load(place["restore"]), strict=True):
+    if "restore" in checkpoint:
+        for part, state in zip((model, optimizer, schedule), torch.load(checkpoint["restore"]), strict=True):
             part.load_state_dict(state)
-    whole = {"losses": losses}
+    result = {"losses": losses}
     if job["epochs"]:
-        whole["metrics"] = trainer.run(batches, job["epochs"]).metrics
+        result["metrics"] = trainer.run(batches, job["epochs"]).metrics
     if job["evaluate"]:
         with torch.no_grad():
-            whole |= measures.run(loader(job, job["evaluate"])).metrics
-    if "save" in place and rank == 0:
-        torch.save([part.state_dict() for part in (model, optimizer, schedule)], place["save"])
-    if known := padded(job) or wrapped(job) or (AVERAGED if job["rows"]["mask"] else None):
-        whole["declared"] = known
+            result |= measures.run(loader(job, job["evaluate"])).metrics
+    if "save" in checkpoint and rank == 0:
+        torch.save([part.state_dict() for part in (model, optimizer, schedule)], checkpoint["save"])
+    if declared := padded(job) or wrapped(job) or (AVERAGED if job["rows"]["mask"] else None):
+        result["declared"] = declared
     answer(job, replica=rank, rows=rows, steps=len(rows), weights=model.weights())
     idist.barrier()
     if rank == 0:
-        answer(job, **whole, weights=model.weights(), done=True)
+        answer(job, **result, weights=model.weights(), done=True)
 
 
 with idist.Parallel(backend="gloo"):
-    for each in jobs(unsupported):
-        train(each)
+    for job in jobs(unsupported):
+        train(job)

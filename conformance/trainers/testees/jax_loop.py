@@ -29,55 +29,55 @@ def main(derive):
     for job in jobs():
         mesh = jax.make_mesh((job["replicas"],), ("batch",), devices=jax.devices()[:job["replicas"]],
                              axis_types=(jax.sharding.AxisType.Auto,))
-        whole, place = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), ("batch",)))
+        replicated, by_rows = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), ("batch",)))
         derived, optimizer, checkpoint = derive(job, mesh), optimizer_of(job), job["checkpoint"] or {}
         (weights, statistics), scale = initial(job), job["loss_scale"]
         moments = optimizer.init(weights)
         if "restore" in checkpoint:
             with open(checkpoint["restore"], "rb") as file:
                 weights, statistics, moments = pickle.load(file)
-        weights, statistics, moments = jax.device_put((weights, statistics, moments), whole)
+        weights, statistics, moments = jax.device_put((weights, statistics, moments), replicated)
         draw = None if job["shuffle"] is None else np.random.default_rng(job["shuffle"])
-        key, losses, each, metrics, stopping = jax.random.key(0), [], [[] for _ in range(job["replicas"])], {}, False
+        key, losses, dealt, metrics, stopping = jax.random.key(0), [], [[] for _ in range(job["replicas"])], {}, False
         for _ in range(job["epochs"]):
-            left, far, many = list(batches(job, job["rows"], draw, place)), 0.0, 0.0
-            while left and not stopping:
-                group, left = left[:job["accumulate"]], left[job["accumulate"]:]
+            remaining, error_sum, error_count = list(batches(job, job["rows"], draw, by_rows)), 0.0, 0.0
+            while remaining and not stopping:
+                group, remaining = remaining[:job["accumulate"]], remaining[job["accumulate"]:]
                 fail(job, None, len(losses) + 1)
                 for replica, parts in enumerate(zip(*map(numbers_of, group), strict=True)):
-                    each[replica].append([number for part in parts for number in part])
-                loss, gradient = jax.value_and_grad(penalty, 1)(job, weights)
-                results = []
+                    dealt[replica].append([number for part in parts for number in part])
+                (loss, gradient), results = jax.value_and_grad(penalty, 1)(job, weights), []
                 for batch in group:
-                    key, now = jax.random.split(key)
-                    results.append(derived(weights, statistics, batch, now))
+                    key, step_key = jax.random.split(key)
+                    results.append(derived(weights, statistics, batch, step_key))
                     statistics = results[-1][0][1][3]
                 count = sum(aux[0] for (_, aux), _ in results)
                 loss = sum((squares / count for (squares, _), _ in results), loss)
                 for _, part in results:
-                    gradient = {name: one + part[name] / count for name, one in gradient.items()}
-                far, many = far + sum(aux[1] for (_, aux), _ in results), many + sum(aux[2] for (_, aux), _ in results)
+                    gradient = {name: array + part[name] / count for name, array in gradient.items()}
+                error_sum, error_count = (error_sum + sum(aux[1] for (_, aux), _ in results),
+                                          error_count + sum(aux[2] for (_, aux), _ in results))
                 losses.append(float(loss))
-                still = frozen(job, len(losses))
-                gradient = {name: one * (name.partition("/")[0] not in still) for name, one in gradient.items()}
-                if scale and not all(bool(jnp.isfinite(one * scale).all()) for one in gradient.values()):
+                fixed = frozen(job, len(losses))
+                gradient = {name: array * (name.partition("/")[0] not in fixed) for name, array in gradient.items()}
+                if scale and not all(bool(jnp.isfinite(array * scale).all()) for array in gradient.values()):
                     scale /= 2
                 else:
                     moved, moments = optimizer.update(gradient, moments, weights)
                     weights = optax.apply_updates(weights, moved)
                 stopping = wants_to_stop(job, None, len(losses))
-            metrics = {"mean_absolute_error": float(far / many)}
-        said = {"losses": losses, "metrics": metrics, "scale": scale or 1.0,
-                "weights": {name: np.array(one).tolist() for name, one in (weights | statistics).items()}}
+            metrics = {"mean_absolute_error": float(error_sum / error_count)}
+        result = {"losses": losses, "metrics": metrics, "scale": scale or 1.0,
+                "weights": {name: np.array(array).tolist() for name, array in (weights | statistics).items()}}
         if job["evaluate"]:
             parts = [derived(weights, statistics, batch, key)[0]
-                     for batch in batches(job, job["evaluate"], None, place)]
-            said["eval_loss"] = float(sum(part for part, _ in parts) / sum(aux[0] for _, aux in parts)
+                     for batch in batches(job, job["evaluate"], None, by_rows)]
+            result["eval_loss"] = float(sum(part for part, _ in parts) / sum(aux[0] for _, aux in parts)
                                       + penalty(job, weights))
         if "save" in checkpoint:
             with open(checkpoint["save"], "wb") as file:
                 pickle.dump(jax.device_get((weights, statistics, moments)), file)
-        for replica, rows in enumerate(each):
-            here = {name: np.array(one.addressable_shards[replica].data).tolist() for name, one in weights.items()}
-            answer(job, replica=replica, rows=rows, steps=len(rows), weights=here)
-        answer(job, **said, done=True)
+        for replica, rows in enumerate(dealt):
+            own = {name: np.array(array.addressable_shards[replica].data).tolist() for name, array in weights.items()}
+            answer(job, replica=replica, rows=rows, steps=len(rows), weights=own)
+        answer(job, **result, done=True)

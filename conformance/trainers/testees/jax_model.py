@@ -50,12 +50,12 @@ def forward(job, weights, statistics, x, key, mean):
             x = sum(jnp.where(x[:, :1] == number, x[:, 1:] @ weights[f"{name}/{number}/kernel"], 0.0)
                     for number in range(len(layer["kernels"])))
         else:
-            now = {f"{name}/moving_mean": mean(x)}
-            now[f"{name}/moving_variance"] = mean((x - now[f"{name}/moving_mean"]) ** 2)
-            x = (x - now[f"{name}/moving_mean"]) / jnp.sqrt(now[f"{name}/moving_variance"] + layer["epsilon"])
+            of_batch = {f"{name}/moving_mean": mean(x)}
+            of_batch[f"{name}/moving_variance"] = mean((x - of_batch[f"{name}/moving_mean"]) ** 2)
+            x = (x - of_batch[f"{name}/moving_mean"]) / jnp.sqrt(of_batch[f"{name}/moving_variance"] + layer["epsilon"])
             x = x * weights[f"{name}/gamma"] + weights[f"{name}/beta"]
             after |= {key: statistics[key] + (1 - layer["momentum"]) * (value - statistics[key])
-                      for key, value in now.items()}
+                      for key, value in of_batch.items()}
     return x, after
 
 
@@ -65,16 +65,16 @@ def penalty(job, weights):
                 for layer in job["model"] if layer.get("l2")), jnp.float32(0))
 
 
-def batches(job, rows, draw, place):
+def batches(job, rows, draw, sharding):
     """The batches of an epoch: x, y, which targets count, which rows there are, and their numbers; on the devices."""
     order, size = draw.permutation(len(rows["x"])) if draw else np.arange(len(rows["x"])), job["batch"]
     y = np.array(rows["y"], np.float32)
     mask = np.ones_like(y) if rows["mask"] is None else np.array(rows["mask"], np.float32)
-    whole = [np.array(rows["x"], np.float32), y, mask, np.ones_like(y), np.arange(len(y), dtype=np.float32)[:, None]]
+    columns = [np.array(rows["x"], np.float32), y, mask, np.ones_like(y), np.arange(len(y), dtype=np.float32)[:, None]]
     for start in range(0, len(order), size):
-        part = [array[order[start:start + size]] for array in whole]
+        part = [array[order[start:start + size]] for array in columns]
         missing = -len(part[0]) % job["replicas"]
-        yield jax.device_put([np.pad(array, [(0, missing), (0, 0)]) for array in part], place)
+        yield jax.device_put([np.pad(array, [(0, missing), (0, 0)]) for array in part], sharding)
 
 
 def optimizer_of(job):

@@ -20,12 +20,12 @@ def derive(job, mesh):
         key = jax.random.fold_in(key, jax.lax.axis_index("batch"))
         predicted, after = forward(job, weights, statistics, x, key, lambda values: mean(values.mean(0)))
         error = predicted - y
-        squares, *others = total(((mask * error ** 2).sum(), mask.sum(), abs(real * error).sum(), real.sum()))
-        return squares, (*others, after)
+        squares, *counts = total(((mask * error ** 2).sum(), mask.sum(), abs(real * error).sum(), real.sum()))
+        return squares, (*counts, after)
 
-    whole, part = PartitionSpec(), PartitionSpec("batch")
+    replicated, part = PartitionSpec(), PartitionSpec("batch")
     return jax.jit(jax.shard_map(jax.value_and_grad(sums, has_aux=True), mesh=mesh,
-                                 in_specs=(whole, whole, part, whole), out_specs=whole))
+                                 in_specs=(replicated, replicated, part, replicated), out_specs=replicated))
 
 
 main(derive)

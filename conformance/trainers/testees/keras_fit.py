@@ -21,8 +21,8 @@ NO_UNFREEZING = "a layer becomes trainable by compile, which fit cannot do betwe
 
 def caveat(job):
     """What Keras's documentation says about a job, on any backend, if anything."""
-    whole = job["batch"] * job["accumulate"]
-    return ACCUMULATED if job["accumulate"] > 1 and len(job["rows"]["x"]) % whole else None
+    group_size = job["batch"] * job["accumulate"]
+    return ACCUMULATED if job["accumulate"] > 1 and len(job["rows"]["x"]) % group_size else None
 
 
 class Record(keras.layers.Layer):
@@ -73,28 +73,28 @@ def main(record, caveat, replicas, scope=lambda job: nullcontext(), unsupported=
         unsupported: why a job cannot be done, or "".
     """
     for job in jobs(lambda job: NO_UNFREEZING if job["unfreeze"] else unsupported(job)):
-        rows, losses, place = [[] for _ in range(job["replicas"])], [], job["checkpoint"] or {}
+        rows, losses, checkpoint = [[] for _ in range(job["replicas"])], [], job["checkpoint"] or {}
         keras.utils.set_random_seed(job["shuffle"] or 0)
         with scope(job):
             model = model_of(job, Record(record(rows)))
-            if "restore" in place:
-                restore(place["restore"], model)
+            if "restore" in checkpoint:
+                restore(checkpoint["restore"], model)
         x, y, mask = arrays(job["rows"])
-        said = {"losses": losses, "metrics": {}}
+        result = {"losses": losses, "metrics": {}}
         if job["epochs"]:
             history = model.fit(x, y, job["batch"], job["epochs"], 0, [Watch(job, losses)], sample_weight=mask,
                                 shuffle=job["shuffle"] is not None).history
-            said["metrics"] = {name: values[-1] for name, values in history.items()}
+            result["metrics"] = {name: values[-1] for name, values in history.items()}
         if job["evaluate"]:
             x, y, mask = arrays(job["evaluate"])
-            said["eval_loss"] = model.evaluate(x, y, job["batch"], verbose=0)
-        if "save" in place:
-            save(place["save"], model)
+            result["eval_loss"] = model.evaluate(x, y, job["batch"], verbose=0)
+        if "save" in checkpoint:
+            save(checkpoint["save"], model)
         if job["loss_scale"]:
-            said["scale"] = float(ops.convert_to_numpy(model.optimizer.dynamic_scale))
-        if known := caveat(job):
-            said["declared"] = known
+            result["scale"] = float(ops.convert_to_numpy(model.optimizer.dynamic_scale))
+        if declared := caveat(job):
+            result["declared"] = declared
         for rank in range(job["replicas"]):
-            here = weights_of(job, model, lambda variable, rank=rank: replicas(variable)[rank])
-            answer(job, replica=rank, steps=len(losses), weights=here, rows=rows[rank] or [[]] * len(losses))
-        answer(job, **said, weights=weights_of(job, model), done=True)
+            copies = weights_of(job, model, lambda variable, rank=rank: replicas(variable)[rank])
+            answer(job, replica=rank, steps=len(losses), weights=copies, rows=rows[rank] or [[]] * len(losses))
+        answer(job, **result, weights=weights_of(job, model), done=True)

@@ -22,8 +22,8 @@ def record(rows):
         context = tf.distribute.get_replica_context()
         if context is None:  # Keras looks at shapes
             return x
-        told = [context.replica_id_in_sync_group, numbers]
-        with tf.control_dependencies([tf.py_function(lambda *told: note(rows, *told), told, [])]):
+        arguments = [context.replica_id_in_sync_group, numbers]
+        with tf.control_dependencies([tf.py_function(lambda *arguments: note(rows, *arguments), arguments, [])]):
             return tf.identity(x)
     return tell
 

@@ -30,21 +30,22 @@ def constant(value):
     return lambda shape, dtype=None: ops.convert_to_tensor(np.array(value, "float32").reshape(shape))
 
 
-def layer_of(kind, name, **given):
+def layer_of(kind, name, **fields):
     """A layer of a job."""
     if kind == "dropout":
-        return layers.Dropout(given["rate"], seed=given["seed"])
+        return layers.Dropout(fields["rate"], seed=fields["seed"])
     if kind == "batch_norm":
-        return layers.BatchNormalization(momentum=given["momentum"], epsilon=given["epsilon"], name=name)
+        return layers.BatchNormalization(momentum=fields["momentum"], epsilon=fields["epsilon"], name=name)
     if kind == "embedding":
-        return Table(*np.shape(given["table"]), embeddings_initializer=constant(given["table"]), name=name)
+        return Table(*np.shape(fields["table"]), embeddings_initializer=constant(fields["table"]), name=name)
     if kind == "experts":
-        return Experts(given["kernels"], name)
+        return Experts(fields["kernels"], name)
     return layers.Dense(
-        given["shape"][1], given["activation"], use_bias=given["bias"] is not None, name=name,
-        kernel_initializer=constant(given["kernel"]) if given["kernel"] else "glorot_uniform",
-        bias_initializer=constant(given["bias"]) if given["bias"] is not None else "zeros",
-        kernel_regularizer=keras.regularizers.L2(given["l2"]) if given["l2"] else None, trainable=not given["frozen"])
+        fields["shape"][1], fields["activation"], use_bias=fields["bias"] is not None, name=name,
+        kernel_initializer=constant(fields["kernel"]) if fields["kernel"] else "glorot_uniform",
+        bias_initializer=constant(fields["bias"]) if fields["bias"] is not None else "zeros",
+        kernel_regularizer=keras.regularizers.L2(fields["l2"]) if fields["l2"] else None,
+        trainable=not fields["frozen"])
 
 
 def model_of(job, record):
@@ -91,9 +92,9 @@ def weights_of(job, model, read=ops.convert_to_numpy):
         if layer["kind"] != "dropout" and not layer.get("tied"):
             part = model.get_layer(layer["name"])
             names = ([f"{number}/kernel" for number in range(len(part.weights))] if layer["kind"] == "experts" else
-                     ["table"] if layer["kind"] == "embedding" else [one.name for one in part.weights])
-            named |= {f"{layer['name']}/{name}": np.array(read(one)).tolist()
-                      for name, one in zip(names, part.weights, strict=True)}
+                     ["table"] if layer["kind"] == "embedding" else [weight.name for weight in part.weights])
+            named |= {f"{layer['name']}/{name}": np.array(read(weight)).tolist()
+                      for name, weight in zip(names, part.weights, strict=True)}
     return named
 
 

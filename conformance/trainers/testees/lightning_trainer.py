@@ -57,27 +57,27 @@ def loader(job, rows):
 NO_SCALE = "its loss scaling (precision=\"16-mixed\") needs a GPU"
 
 for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else ""):
-    place, clip = job["checkpoint"] or {}, job["clip"] or {}
+    checkpoint, clip = job["checkpoint"] or {}, job["clip"] or {}
     trainer = lightning.Trainer(
         accelerator="cpu", devices=job["replicas"], strategy="ddp_find_unused_parameters_true", logger=False,
-        max_epochs=job["epochs"] + ("restore" in place), accumulate_grad_batches=job["accumulate"],
+        max_epochs=job["epochs"] + ("restore" in checkpoint), accumulate_grad_batches=job["accumulate"],
         gradient_clip_val=clip.get("limit"), gradient_clip_algorithm=clip.get("by"),
         use_distributed_sampler=job["shuffle"] is not None, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False)
     lightning.seed_everything(seed_of(job), verbose=False)
     module = Module(job)
-    trainer.fit(module, loader(job, job["rows"]), ckpt_path=place.get("restore"))
+    trainer.fit(module, loader(job, job["rows"]), ckpt_path=checkpoint.get("restore"))
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    said = {"losses": module.losses, "metrics": metrics}
+    result = {"losses": module.losses, "metrics": metrics}
     if job["evaluate"]:
-        [found] = trainer.validate(module, loader(job, job["evaluate"]), verbose=False)
-        said |= found
-    if known := padded(job) or wrapped(job) or (AVERAGED if job["loss"] == "masked_mse" else None):
-        said["declared"] = known
-    if "save" in place:
-        trainer.save_checkpoint(place["save"])
-    said["weights"], rows = module.model.weights(), [*module.rows.values()]
-    answer(job, replica=trainer.global_rank, rows=rows, steps=len(rows), **said)
+        [validated] = trainer.validate(module, loader(job, job["evaluate"]), verbose=False)
+        result |= validated
+    if declared := padded(job) or wrapped(job) or (AVERAGED if job["loss"] == "masked_mse" else None):
+        result["declared"] = declared
+    if "save" in checkpoint:
+        trainer.save_checkpoint(checkpoint["save"])
+    result["weights"], rows = module.model.weights(), [*module.rows.values()]
+    answer(job, replica=trainer.global_rank, rows=rows, steps=len(rows), **result)
     trainer.strategy.barrier()
     if trainer.is_global_zero:
-        answer(job, **said, done=True)
+        answer(job, **result, done=True)

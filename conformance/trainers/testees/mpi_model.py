@@ -12,10 +12,10 @@ def beginning(job, kernel):
             "rate": job["optimizer"]["learning_rate"]}
 
 
-def sums(rows, mine, kernel, bias):
+def sums(rows, numbers, kernel, bias):
     """Of some rows of a job: [squares, how many count, absolute errors, how many there are], and the two gradients."""
-    x, y = (np.array(rows[name], float)[mine] for name in "xy")
-    mask = np.array(rows["mask"], float)[mine] if rows["mask"] else np.ones_like(y)
+    x, y = (np.array(rows[name], float)[numbers] for name in "xy")
+    mask = np.array(rows["mask"], float)[numbers] if rows["mask"] else np.ones_like(y)
     error = x @ kernel + bias - y
     with np.errstate(over="ignore", invalid="ignore"):
         parts = np.array([(mask * error ** 2).sum(), mask.sum(), abs(error).sum(), error.size])

@@ -14,8 +14,8 @@ def initial(job):
     weights, statistics = {}, {}
     for layer in job["model"]:
         name = layer["name"]
-        given = {part: layer.get(part) for part in ("kernel", "bias", "table")}
-        weights |= {f"{name}/{part}": value for part, value in given.items() if value is not None}
+        parts = {part: layer.get(part) for part in ("kernel", "bias", "table")}
+        weights |= {f"{name}/{part}": value for part, value in parts.items() if value is not None}
         weights |= {f"{name}/{number}/kernel": kernel for number, kernel in enumerate(layer.get("kernels", ()))}
         if layer["kind"] == "dense" and layer["kernel"] is None and layer["tied"] is None:
             weights[f"{name}/kernel"] = np.random.standard_normal(layer["shape"])
@@ -41,11 +41,11 @@ def forward(job, weights, statistics, x, draw):
         elif kind == "experts":
             x = np.array([row[1:] @ weights[f"{name}/{int(row[0])}/kernel"] for row in x])
         else:
-            now = {f"{name}/moving_mean": x.mean(0), f"{name}/moving_variance": ((x - x.mean(0)) ** 2).mean(0)}
-            normal = (x - x.mean(0)) / np.sqrt(now[f"{name}/moving_variance"] + layer["epsilon"])
+            of_batch = {f"{name}/moving_mean": x.mean(0), f"{name}/moving_variance": ((x - x.mean(0)) ** 2).mean(0)}
+            normal = (x - x.mean(0)) / np.sqrt(of_batch[f"{name}/moving_variance"] + layer["epsilon"])
             x = weights[f"{name}/gamma"] * normal + weights[f"{name}/beta"]
             after |= {key: statistics[key] + (1 - layer["momentum"]) * (value - statistics[key])
-                      for key, value in now.items()}
+                      for key, value in of_batch.items()}
     return x, after
 
 
@@ -59,8 +59,8 @@ def gradient(function, weights):
     """The derivative of a number by each weight that is trained."""
     derivatives = {name: np.zeros(weight.shape, np.float32) for name, weight in weights.items()}
     for name, derivative in derivatives.items():
-        for place in np.ndindex(derivative.shape):
-            away = np.zeros(derivative.shape, complex)
-            away[place] = STEP * 1j
-            derivative[place] = np.imag(function({**weights, name: weights[name] + away})) / STEP
+        for index in np.ndindex(derivative.shape):
+            shift = np.zeros(derivative.shape, complex)
+            shift[index] = STEP * 1j
+            derivative[index] = np.imag(function({**weights, name: weights[name] + shift})) / STEP
     return derivatives

@@ -28,31 +28,31 @@ def train(job, *derivatives):
     with strategy.scope():
         trained = Trained(job, *derivatives)
     local, data = strategy.experimental_local_results, batches(job, job["rows"], strategy)
-    place, steps, whole, stop = job["checkpoint"] or {}, [], {}, False
-    if "restore" in place:
-        trained.checkpoint.restore(place["restore"]).assert_consumed()
+    checkpoint, steps, result, stop = job["checkpoint"] or {}, [], {}, False
+    if "restore" in checkpoint:
+        trained.checkpoint.restore(checkpoint["restore"]).assert_consumed()
     for _ in range(job["epochs"]):
-        left, first = list(data), len(steps)
-        while left and not stop:
-            group, left = left[:job["accumulate"]], left[job["accumulate"]:]
+        remaining, first = list(data), len(steps)
+        while remaining and not stop:
+            group, remaining = remaining[:job["accumulate"]], remaining[job["accumulate"]:]
             steps.append(Step(*map(local, strategy.run(trained.step, args=(group, len(steps) + 1)))))
             stop = steps[-1].stop[0] > 0
         absolute, count = (sum(getattr(step, part)[0] for step in steps[first:]) for part in ("absolute", "count"))
-        whole["metrics"] = {"mean_absolute_error": float(absolute / count)}
+        result["metrics"] = {"mean_absolute_error": float(absolute / count)}
     if job["evaluate"]:
         parts = (strategy.run(lambda batch: trained.sums([batch], 0)[0], args=(batch,))
                  for batch in batches(job, job["evaluate"], strategy))
         squares, count, _ = sum(strategy.reduce("SUM", part, axis=None) for part in parts)
-        whole["eval_loss"] = float(squares / count + trained.penalty(job, values(trained.weights))[0])
-    if "save" in place:
-        trained.checkpoint.write(place["save"])
-    every = trained.weights | trained.statistics
+        result["eval_loss"] = float(squares / count + trained.penalty(job, values(trained.weights))[0])
+    if "save" in checkpoint:
+        trained.checkpoint.write(checkpoint["save"])
+    variables = trained.weights | trained.statistics
     for replica in range(job["replicas"]):
-        copies = {name: local(weight)[replica].numpy().tolist() for name, weight in every.items()}
+        copies = {name: local(weight)[replica].numpy().tolist() for name, weight in variables.items()}
         answer(job, replica=replica, weights=copies, steps=len(steps),
                rows=[step.rows[replica].tolist() for step in steps])
-    answer(job, **whole, losses=[float(step.loss[0]) for step in steps], scale=float(trained.scale.numpy()),
-           weights={name: weight.numpy().tolist() for name, weight in every.items()}, done=True)
+    answer(job, **result, losses=[float(step.loss[0]) for step in steps], scale=float(trained.scale.numpy()),
+           weights={name: weight.numpy().tolist() for name, weight in variables.items()}, done=True)
 
 
 def main(*derivatives):

@@ -59,25 +59,25 @@ def validation(model, batch):
 
 for job in jobs():
     torch.manual_seed(0)  # the same weights on every worker
-    model, place, steps, whole = Model(job["model"]), job["checkpoint"] or {}, [], {}
+    model, checkpoint, steps, result = Model(job["model"]), job["checkpoint"] or {}, [], {}
     optimizer, data = optimizer_of(job, model), batches(job, job["rows"])  # with its schedule, and a scaler
     torch.manual_seed(1000 * seed_of(job) + RANK)
-    if "restore" in place:
-        for part, state in zip((model, *optimizer), torch.load(place["restore"]), strict=True):
+    if "restore" in checkpoint:
+        for part, state in zip((model, *optimizer), torch.load(checkpoint["restore"]), strict=True):
             part.load_state_dict(state)
     for _ in range(job["epochs"]):
-        left, first = iter(data), len(steps)
-        while (group := list(islice(left, job["accumulate"]))) and not (steps and steps[-1][3]):
+        remaining, first = iter(data), len(steps)
+        while (group := list(islice(remaining, job["accumulate"]))) and not (steps and steps[-1][3]):
             steps.append(strategy.run(training_step, args=(job, model, optimizer, group, len(steps) + 1)))
-        far, many = (sum(step[part] for step in steps[first:]) for part in (1, 2))
-        whole["metrics"] = {"mean_absolute_error": far / many}
+        error_sum, count = (sum(step[part] for step in steps[first:]) for part in (1, 2))
+        result["metrics"] = {"mean_absolute_error": error_sum / count}
     if job["evaluate"]:
         parts = [strategy.run(validation, args=(model, batch)) for batch in batches(job, job["evaluate"])]
-        far, many = map(sum, zip(*parts, strict=True))
-        whole["eval_loss"] = far / many + float(model.penalty())
-    if "save" in place and RANK == 0:
-        torch.save([part.state_dict() for part in (model, *optimizer)], place["save"])
+        error_sum, count = map(sum, zip(*parts, strict=True))
+        result["eval_loss"] = error_sum / count + float(model.penalty())
+    if "save" in checkpoint and RANK == 0:
+        torch.save([part.state_dict() for part in (model, *optimizer)], checkpoint["save"])
     answer(job, replica=RANK, steps=len(steps), rows=[step[-1] for step in steps], weights=model.weights())
     if RANK == 0:
-        answer(job, **whole, losses=[step[0] for step in steps], weights=model.weights(),
+        answer(job, **result, losses=[step[0] for step in steps], weights=model.weights(),
                scale=optimizer[-1].get_scale(), done=True)

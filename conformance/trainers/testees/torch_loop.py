@@ -29,26 +29,26 @@ def loader(job, rows):
     return DataLoader(data, job["batch"] // dist.get_world_size(), sampler=sampler)
 
 
-def epoch(job, model, parallel, quiet, optimizer, batches, said):
+def epoch(job, model, parallel, quiet, optimizer, batches, result):
     """Trains on all batches; returns whether a rank wants to stop."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    absolute, stopping, left = torch.zeros(2), False, iter(batches)
-    while not stopping and (group := list(islice(left, job["accumulate"]))):
-        (count,), loss, said["rows"] = total(sum(mask.sum() for _, _, mask, _ in group)), 0.0, [*said["rows"], []]
-        fail(job, rank, now := len(said["rows"]))
+    absolute, stopping, remaining = torch.zeros(2), False, iter(batches)
+    while not stopping and (group := list(islice(remaining, job["accumulate"]))):
+        (count,), loss, result["rows"] = total(sum(mask.sum() for _, _, mask, _ in group)), 0.0, [*result["rows"], []]
+        fail(job, rank, step_number := len(result["rows"]))
         for number, (x, y, mask, rows) in enumerate(group, 1):
             with nullcontext() if number == len(group) else quiet(parallel):
                 error = parallel(x) - y  # the gradient will be the mean over the ranks: hence their number in the loss
                 part = ranks * squares(error, mask) / count + model.penalty() / len(group)
                 optimizer[-1].scale(part).backward()
-            loss, said["rows"][-1] = loss + part.item() / ranks, said["rows"][-1] + rows.tolist()
+            loss, result["rows"][-1] = loss + part.item() / ranks, result["rows"][-1] + rows.tolist()
             absolute += torch.tensor([error.detach().abs().sum(), error.numel()])
         step(job, model, *optimizer)
-        unfreeze(job, model, now)
-        loss, stopping = total(loss, wants_to_stop(job, rank, now))
-        said["losses"].append(loss)
-    far, many = total(*absolute)
-    said["metrics"] = {"mean_absolute_error": far / many}
+        unfreeze(job, model, step_number)
+        loss, stopping = total(loss, wants_to_stop(job, rank, step_number))
+        result["losses"].append(loss)
+    error_sum, error_count = total(*absolute)
+    result["metrics"] = {"mean_absolute_error": error_sum / error_count}
     return stopping
 
 
@@ -64,30 +64,30 @@ def main(wrap, quiet, save, restore, caveat):
     """
     dist.init_process_group("gloo")
     for job in jobs():
-        model, said, place = Model(job["model"]), {"losses": [], "rows": []}, job["checkpoint"] or {}
+        model, result, checkpoint = Model(job["model"]), {"losses": [], "rows": []}, job["checkpoint"] or {}
         parallel = wrap(model)
         torch.manual_seed(1000 * seed_of(job) + dist.get_rank())  # each rank has a stream of its own
         optimizer, batches = optimizer_of(job, model), loader(job, job["rows"])  # with its schedule, and a scaler
-        if "restore" in place:
-            restore(place["restore"], model, *optimizer)
+        if "restore" in checkpoint:
+            restore(checkpoint["restore"], model, *optimizer)
         for number in range(job["epochs"]):
             batches.sampler.set_epoch(number)
-            if epoch(job, model, parallel, quiet, optimizer, batches, said):
+            if epoch(job, model, parallel, quiet, optimizer, batches, result):
                 break
         if job["evaluate"]:
             model.eval()
             with torch.no_grad():
                 sums = [(squares(parallel(x) - y, mask), mask.sum()) for x, y, mask, _ in loader(job, job["evaluate"])]
-            far, many = total(*map(sum, zip(*sums, strict=True)))
-            said["eval_loss"] = far / many + float(model.penalty())
-        if "save" in place:
-            save(place["save"], model, *optimizer)
-        said |= {"weights": model.weights(), "scale": optimizer[-1].get_scale()}
-        answer(job, replica=dist.get_rank(), steps=len(said["rows"]), **said)
-        if known := padded(job) or caveat(job):
-            said["declared"] = known
+            error_sum, error_count = total(*map(sum, zip(*sums, strict=True)))
+            result["eval_loss"] = error_sum / error_count + float(model.penalty())
+        if "save" in checkpoint:
+            save(checkpoint["save"], model, *optimizer)
+        result |= {"weights": model.weights(), "scale": optimizer[-1].get_scale()}
+        answer(job, replica=dist.get_rank(), steps=len(result["rows"]), **result)
+        if declared := padded(job) or caveat(job):
+            result["declared"] = declared
         dist.barrier()
         if dist.get_rank() == 0:
-            del said["rows"]
-            answer(job, **said, done=True)
+            del result["rows"]
+            answer(job, **result, done=True)
     dist.destroy_process_group()

@@ -67,8 +67,8 @@ def wants_to_stop(job, rank, step):
 
 def frozen(job, step):
     """The names of the layers that do not move in a step."""
-    still = {layer["name"] for layer in job["model"] if layer.get("frozen")}
-    return still - {job["unfreeze"]["layer"]} if job["unfreeze"] and step > job["unfreeze"]["after_step"] else still
+    names = {layer["name"] for layer in job["model"] if layer.get("frozen")}
+    return names - {job["unfreeze"]["layer"]} if job["unfreeze"] and step > job["unfreeze"]["after_step"] else names
 
 
 def seed_of(job):
