@@ -99,7 +99,7 @@ tensorflow:
 	.ci/twice .venv-tensorflow/bin/python -m refdist.conformance --adapter tensorflow \
 	    --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
-	    tests/test_tensorflow_faults.py tests/test_forks.py tests/test_tensorflow_operands.py
+	    tests/test_tensorflow_faults.py tests/test_forks.py tests/test_tensorflow_operands.py tests/test_shuffle_order.py
 
 # The cases of two workers with two replicas each on TensorFlow, after `make tensorflow`; about ten minutes.
 tensorflow-2x2:

@@ -239,7 +239,7 @@ def test_what_a_function_returns_is_refused_when_it_is_known(function: Any, why:
 MISFITS: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     "shorter": (lambda: iter(numbers()), lambda: iter(Dataset.range(3)), "4 elements were read, and the dataset has 3"),
     "another seed": (lambda: iter(numbers().shuffle(9, 1)), lambda: iter(numbers().shuffle(9, 2)),
-                     "shuffled with seed 2, that of the file with 1"),
+                     "shuffled with seed 2, that of the file with seed 1"),
     "no shuffle": (lambda: iter(numbers().shuffle(9, 1)), lambda: iter(numbers()), "sampled 0 times.* file 1 times"),
     "by files": (lambda: distributed(TWO), lambda: iter(FOUR.distribute_datasets_from_function(
         lambda _: numbers().shuffle(9, 1).batch(1))), "2 replicas on 1 workers have read, here are 4 on 1"),
@@ -264,11 +264,11 @@ def test_a_position_that_does_not_fit_changes_nothing(name: str, tmp_path: Path)
     lambda place: place.clear(), lambda place: place.update(workers=[]), lambda place: place.update(workers=3),
     lambda place: place["workers"][0].pop("read"), lambda place: place["workers"][0].update(read="4"),
     lambda place: place["workers"][0].update(readings=[{}]),
-    lambda place: place["workers"][0]["readings"][0]["shuffles"][0].update(drawn=[[0, 1 << 60]]),
-    lambda place: place["workers"][0]["readings"][0]["shuffles"][0].update(drawn=[[3, 2]]),
-    lambda place: place["workers"][0]["readings"][0]["shuffles"][0].update(next=-1),
-    lambda place: place["workers"][0]["readings"][0]["shuffles"][0].update(next=1 << 60),
-    lambda place: place["workers"][0]["readings"][0]["shuffles"][0].update(seed="x")])
+    lambda place: place["workers"][0]["readings"][0]["streams"][0].update(drawn=[[0, 1 << 60]]),
+    lambda place: place["workers"][0]["readings"][0]["streams"][0].update(drawn=[[3, 2]]),
+    lambda place: place["workers"][0]["readings"][0]["streams"][0].update(next=-1),
+    lambda place: place["workers"][0]["readings"][0]["streams"][0].update(next=1 << 60),
+    lambda place: place["workers"][0]["readings"][0]["streams"][0].update(seed="x")])
 def test_a_position_that_was_made_to_harm_is_refused(change: Callable[[Any], object], tmp_path: Path) -> None:
     iterator = iter(numbers().shuffle(9, 1).repeat())
     next(iterator)

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refdist
-from refdist.random import Algorithm, Generator, create_rng_state, get_global_generator, philox, set_global_generator
+from refdist.array import philox
+from refdist.random import Algorithm, Generator, create_rng_state, get_global_generator, set_global_generator
 from refdist.train import Checkpoint, list_variables
 
 ONE = refdist.OneDeviceStrategy("CPU:0")

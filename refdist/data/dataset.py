@@ -231,9 +231,10 @@ class Dataset:
         Args:
             datasets: a list of datasets.
             weights: the relative frequency of each, floats; None for equal ones.  Weight 0 is never drawn.
-            seed: makes the order the same in every run; it is not the order that TensorFlow draws.
+            seed: makes the order the same in every run, and the one that TensorFlow draws.
             stop_on_empty_dataset: whether to end when any of the datasets ends.
-            rerandomize_each_iteration: whether each iteration draws another order; None means if `seed` is None.
+            rerandomize_each_iteration: whether each iteration draws another order; None means if there is no seed,
+                neither this one nor that of `tf.random.set_seed`.
 
         >>> import refdist
         >>> low, high = refdist.data.Dataset.range(3), refdist.data.Dataset.range(10, 13)
@@ -249,7 +250,7 @@ class Dataset:
         """
         given = _datasets(datasets, "sample_from_datasets")
         first = None if seed is None else integer(seed, "seed", "Dataset.sample_from_datasets")
-        seed_of = Seeds(first, seed is None if rerandomize_each_iteration is None else rerandomize_each_iteration)
+        seed_of = Seeds(first, rerandomize_each_iteration)
         return _combined(mixing.sampled(_pipelines(given), weights, seed_of, stop_on_empty_dataset), given)
 
     @staticmethod
@@ -404,20 +405,20 @@ class Dataset:
                 name: str | None = None) -> Dataset:
         """Draws each element at random from a buffer of `buffer_size`; UNKNOWN_CARDINALITY buffers all elements.
 
-        With a seed, the first iteration is the same in every run, and so is each later one.  The order is not that of
-        TensorFlow.  None for `reshuffle_each_iteration` means True.
+        With a seed, the first iteration is the same in every run, and so is each later one; the order is TensorFlow's.
+        None for `reshuffle_each_iteration` means True.
 
         Args:
             buffer_size: how many elements are kept to draw from.
-            seed: an int, from which the order follows; None for another order in every run, which all workers of a
-                distributed dataset have alike.
+            seed: an int, from which the order follows.  None takes one that follows from that of `tf.random.set_seed`;
+                without that, each run has another order, which all workers of a distributed dataset have alike.
             reshuffle_each_iteration: whether each iteration has another order.
             name: without effect.
 
         Raises:
             RD25, RD34: a size or seed that is no integer, or a size below 1.
 
-        Source: tf.data.Dataset.shuffle.
+        Source: tf.data.Dataset.shuffle; the order was observed on TensorFlow 2.21.
         """
         return self._after(transformations.shuffle(self._pipeline, buffer_size, seed, reshuffle_each_iteration))
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,10 +53,10 @@ def filtered(pipeline: Pipeline, predicate: Callable[..., object]) -> Pipeline:
     check_function("filter", predicate)
 
     def follow(numbers: Callable[[Reading], Iterable[_T]], reading: Reading) -> Iterator[_T]:
-        judged = zip(_judged(pipeline, "filter", predicate, reading), numbers(reading), strict=True)
+        judged = zip(_judged(pipeline.read(reading), "filter", predicate), numbers(reading), strict=True)
         return (number for (_, kept), number in judged if kept)
     return pipeline.then(
-        lambda reading: (element for element, kept in _judged(pipeline, "filter", predicate, reading) if kept),
+        lambda reading: (element for element, kept in _judged(pipeline.read(reading), "filter", predicate) if kept),
         pipeline.same_facts()._replace(cardinality=UNKNOWN_CARDINALITY),
         pipeline.origin and pipeline.origin.changed(follow)._replace(calls=True))
 
@@ -64,10 +66,8 @@ def take_while(pipeline: Pipeline, predicate: Callable[..., object]) -> Pipeline
     check_function("take_while", predicate)
 
     def read(reading: Reading) -> Iterator[object]:
-        for element, kept in _judged(pipeline, "take_while", predicate, reading):
-            if not kept:
-                return
-            yield element
+        judged = _judged(pipeline.read(reading), "take_while", predicate)
+        return (element for element, _ in takewhile(itemgetter(1), judged))
     return pipeline.then(read, pipeline.same_facts()._replace(cardinality=UNKNOWN_CARDINALITY))
 
 
@@ -120,9 +120,8 @@ def interleaved(pipeline: Pipeline, method: str, inner: Callable[[object], Pipel
 # What is known, and what is true.
 
 
-def _judged(pipeline: Pipeline, method: str, predicate: Callable[..., object],
-            reading: Reading) -> Iterator[tuple[object, bool]]:
-    for i, element in enumerate(pipeline.read(reading)):
+def _judged(stream: Iterable[object], method: str, predicate: Callable[..., object]) -> Iterator[tuple[object, bool]]:
+    for i, element in enumerate(stream):
         try:
             kept = to_numpy(iterators.apply(predicate, element))
             if kept.dtype != np.bool_ or kept.ndim:

@@ -214,6 +214,8 @@ class Iterator:
             tape.obstacles = before.obstacles
         back = partial(self._back, self._elements, self._tapes, self._count, [tape.state() for tape in self._tapes])
         try:
+            for tape in self._tapes:
+                tape.leave()
             for state, own in zip(states, sources, strict=True):
                 go_on(state, own)
             stream = self._opened(tapes)
@@ -223,6 +225,8 @@ class Iterator:
             if any(tape.stray for tape in tapes):
                 raise ValueError("a function returns a dataset that is shuffled again")
         except BaseException:
+            for tape in tapes:
+                tape.leave()
             back()
             raise
         self._elements, self._tapes, self._count = stream, tapes, count
@@ -232,6 +236,7 @@ class Iterator:
               states: Sequence[Mapping[str, Any]]) -> None:
         self._elements, self._tapes, self._count = stream, tapes, count
         for state, tape in zip(states, tapes, strict=True):
+            tape.leave(False)
             go_on(state, tape.sources)
 
     def _busy(self) -> errors.RefdistError:

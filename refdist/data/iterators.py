@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
+
 from refdist import errors, nest
+from refdist.array import philox
 from refdist.data import elements
+from refdist.data.position import stream_of
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
+_END = object()
 
 
 def noted(error: Exception, method: str, number: int) -> Exception:
@@ -30,27 +34,48 @@ def part(stream: Iterable[_T], start: int, stop: int | None, step: int = 1) -> I
 
 
 def shuffle(stream: Iterable[_T], buffer_size: int, seed: int) -> Iterator[_T]:
-    """Yields elements drawn at random from a buffer that is refilled from the stream."""
-    draw = random.Random(seed)
-    buffer: list[_T] = []
-    for element in stream:
-        buffer.append(element)
-        if len(buffer) >= buffer_size:
-            i = int(draw.random() * len(buffer))
-            buffer[i], buffer[-1] = buffer[-1], buffer[i]
-            yield buffer.pop()
-    draw.shuffle(buffer)
-    yield from buffer
+    """Yields elements drawn at random from a buffer that is refilled from the stream, in TensorFlow's order."""
+    words = philox.words(*stream_of(seed))
+    source = iter(stream)
+    ring = list(itertools.islice(source, buffer_size))
+    count, first = len(ring), 0  # the elements lie one after another in the ring, from this one on
+    following: object = None
+    while count == buffer_size and following is not _END:
+        place = (first + next(words) % count) % count
+        yield ring[place]
+        ring[place] = ring[first]
+        following = next(source, _END)
+        ring[first] = following  # type: ignore[assignment]  # of type _T, but at the end
+        first = (first + 1) % count
+    waiting = ring[first:] + ring[:first]
+    if following is _END:
+        waiting.pop()
+    for start, word in zip(range(len(waiting)), words, strict=False):
+        place = start + word % (len(waiting) - start)
+        yield waiting[place]
+        waiting[place] = waiting[start]
 
 
-def repeat(read: Callable[[], Iterable[_T]], times: int | None) -> Iterator[_T]:
-    """Reads `times` times, None for without end; an empty reading ends it."""
-    for _ in itertools.count() if times is None else range(times):
+def repeat(read: Callable[[], Iterable[_T]], times: int | None, once_more: bool) -> Iterator[_T]:
+    """Reads `times` times, None for without end; an empty reading ends it.
+
+    The first reading is opened at once, and with `once_more` another one at the end, so that the transformations before
+    draw their seeds when they do on TensorFlow.
+    """
+    return iter(()) if times == 0 else _repeated(read(), read, times, once_more)
+
+
+def _repeated(stream: Iterable[_T], read: Callable[[], Iterable[_T]], times: int | None,
+              once_more: bool) -> Iterator[_T]:
+    for number in itertools.count(1):
         empty = True
-        for element in read():
+        for element in stream:
             empty = False
             yield element
-        if empty:
+        if empty or (number == times and not once_more):
+            return
+        stream = read()
+        if number == times:
             return
 
 
@@ -279,8 +304,10 @@ def chosen(streams: list[Iterator[_T]], choices: Iterable[Any], stop: bool) -> I
 
 
 def draw(weights: list[float], seed: int) -> Iterator[int]:
-    """Yields indices of weights at random, each as often as its weight says."""
-    source = random.Random(seed)
-    numbers = range(len(weights))
+    """Yields indices of weights at random, each as often as its weight says, in TensorFlow's order."""
+    logits = np.log(np.asarray(weights, np.float32)).astype(np.float64)
+    sums = np.cumsum(np.exp(logits - logits.max()))
+    words = philox.words(*stream_of(seed))
     while True:
-        yield source.choices(numbers, weights)[0]
+        place = philox.mixed(next(words), next(words))
+        yield int(np.searchsorted(sums, philox.uniform(*place, 1, np.dtype(np.float64))[0] * sums[-1], "right"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,8 @@ def side_by_side(structure: object, pipelines: list[Pipeline]) -> Pipeline:
                   all(pipeline.facts.certain for pipeline in pipelines), _files(pipelines, paired=True))
 
     def read(reading: Reading) -> Iterator[object]:
-        for parts in zip(*(pipeline.read(reading) for pipeline in pipelines), strict=False):
-            yield nest.pack_sequence_as(structure, list(parts))
+        return (nest.pack_sequence_as(structure, list(parts))
+                for parts in zip(*(pipeline.read(reading) for pipeline in pipelines), strict=False))
     return Pipeline(read, known, sources=_sources(pipelines))
 
 
@@ -43,8 +44,8 @@ def one_after_another(pipelines: list[Pipeline]) -> Pipeline:
                   all(pipeline.facts.certain for pipeline in pipelines), _files(pipelines))
 
     def read(reading: Reading) -> Iterator[object]:
-        for pipeline in pipelines:
-            yield from pipeline.read(reading)
+        first, *following = pipelines
+        return chain(first.read(reading), chain.from_iterable(pipeline.read(reading) for pipeline in following))
     return Pipeline(read, known, sources=_sources(pipelines))
 
 

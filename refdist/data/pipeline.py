@@ -62,7 +62,12 @@ class Pipeline:
         numbered: the rows and numbers that `read` combines; None if the elements are not rows of arrays.
         origin: the numbers that the rows of each element have in the source; None if they cannot be followed.
         sources: what reading draws seeds from, and what keeps the position of an iterator from being saved.
+
+    Attributes:
+        shuffles: whether its last transformation is `shuffle`.
     """
+
+    shuffles = False
 
     def __init__(self, read: Read, known: Facts, numbered: Numbered | None = None, origin: Origin | None = None,
                  sources: Sequence[Source] = ()) -> None:

@@ -21,14 +21,17 @@ import random
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from refdist.array import philox
+from refdist.core import seeds
 
 if TYPE_CHECKING:
     from refdist.data.facts import Reading
 
-_SEEDS = 1 << 62
+_STREAMS = 1 << 62
+_KEYS = (1 << 64) - 1
 _MOST = 1 << 22  # draws of one iterator; a file with more is refused, because it may be malicious
 _lock = threading.Lock()  # shared by all sources, as each holds it for microseconds only
 
@@ -41,20 +44,31 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+def stream_of(seed: int) -> tuple[int, int]:
+    """The key and the first counter of the stream that is a seed."""
+    return seed & _KEYS, seed >> 64 << 64
+
+
 class Seeds:
     """Draws a seed for each reading: always the same one, or with `fresh` a new one each time.
 
+    A seed is a stream of Philox, as one integer: the key of 64 bits, and above it the upper half of the counter.  Drawn
+    seeds are the words of the stream from which they follow, two by two.
+
     Args:
-        seed: from which they follow; None for one that is drawn by chance.
-        fresh: whether each reading gets another one.
+        seed: the program's, from which they follow; None for that of `tf.random.set_seed`, or for chance.
+        fresh: whether each reading gets another one; None for whether they follow from chance.
+
+    Source: observed, `tf.data.Dataset.shuffle` of TensorFlow 2.21.
     """
 
-    def __init__(self, seed: int | None, fresh: bool) -> None:
-        self.chosen = seed is not None
-        self._fresh = fresh
-        self._sources: dict[int, tuple[random.Random, int]] = {}  # what draws next, and the number of that draw
+    def __init__(self, seed: int | None, fresh: bool | None) -> None:
+        stream = seeds.stream(seed)
+        self.chosen = stream is not None
+        self._fresh = not self.chosen if fresh is None else fresh
+        self._next: dict[int, int] = {}  # for each stream the number of the next draw
         self._cached: dict[int, int] = {}  # the draw from which a cache was filled, so that no more are drawn
-        self.own = random.SystemRandom().randrange(_SEEDS) if seed is None else seed
+        self.own = random.SystemRandom().randrange(_STREAMS) if stream is None else stream
 
     def __call__(self, reading: Reading) -> int:
         """The seed for this reading, which is noted on its tape or comes from there."""
@@ -63,29 +77,29 @@ class Seeds:
                 return noted
             # Workers that agreed on a seed draw the same order, so that each row is read by one of them.
             agreed = self.agreed(reading.seed)
-            source, number = self._sources.get(agreed) or (random.Random(agreed), 0)
-            if reading.peek:
-                return self._from(copy(source), agreed)
-            drawn = self._from(source, agreed)
-            self._sources[agreed] = source, number + 1
-            if reading.tape is not None:
-                reading.tape.note(self, number)
-            return drawn
+            number = self._next.get(agreed, 0)
+            if not reading.peek and not (reading.tape is not None and reading.tape.left):
+                self._next[agreed] = number + 1
+                if reading.tape is not None:
+                    reading.tape.note(self, number)
+        return self._draws(agreed, number, 1)[0]
 
     def agreed(self, seed: int | None) -> int:
-        """The seed that determines the draws of readings on whose seed workers have agreed, or have not."""
+        """The stream that determines the draws of readings on whose seed workers have agreed, or have not."""
         return self.own if self.chosen or seed is None else seed
 
-    def _from(self, source: random.Random, agreed: int) -> int:
-        drawn = source.randrange(_SEEDS)
-        if self._fresh:
-            return drawn
-        return random.Random(agreed).randrange(_SEEDS) if agreed == self.own else agreed
+    def _draws(self, stream: int, first: int, count: int) -> list[int]:
+        # Those with the numbers from `first` on.
+        if not self._fresh:
+            return [stream] * count
+        key, counter = stream_of(stream)
+        words = philox.blocks(key, counter + first // 2, 1 + count // 2).reshape(-1, 2)
+        return [one | other << 64 for one, other in words[first % 2:][:count].tolist()]
 
     def next(self, seed: int | None) -> int:
         """The number of the next draw for readings with this seed; caches are filled anew in another process."""
         agreed = self.agreed(seed)
-        return self._cached.get(agreed, self._sources.get(agreed, (None, 0))[1])
+        return self._cached.get(agreed, self._next.get(agreed, 0))
 
     def cached(self, seed: int | None, number: int) -> None:
         """Notes that a cache holds elements that were drawn from this number on, for readings with this seed."""
@@ -96,19 +110,13 @@ class Seeds:
         with _lock:
             self.own = first if seed is None else self.own
             agreed = self.agreed(seed)
-            source = random.Random(agreed)
-            for _ in range(number):
-                source.randrange(_SEEDS)
-            self._sources[agreed] = source, number
+            self._next[agreed] = number
             self._cached.pop(agreed, None)
 
     def drawn(self, first: int, seed: int | None, numbers: Sequence[int]) -> list[int]:
         """The draws with these numbers for readings with `seed`, of a source whose draws follow from `first`."""
-        source = Seeds(self.own if self.chosen or seed is not None else first, self._fresh)
-        source.chosen = self.chosen
-        agreed = source.agreed(seed)
-        following = random.Random(agreed)
-        draws = [source._from(following, agreed) for _ in range(max(numbers, default=-1) + 1)]
+        stream = self.own if self.chosen else first if seed is None else seed
+        draws = self._draws(stream, 0, max(numbers, default=-1) + 1)
         return [draws[number] for number in numbers]
 
 
@@ -152,6 +160,8 @@ class Tape:
 
     Attributes:
         sources, obstacles: those of the dataset, by their kind.
+        left: whether the iterator reads elsewhere now, so that what a thread still draws for this reading does not
+            count.
     """
 
     def __init__(self, sources: Sequence[Source], seed: int | None = None,
@@ -159,6 +169,7 @@ class Tape:
         self.sources = [source for source in sources if isinstance(source, Seeds)]
         self.obstacles = [source for source in sources if isinstance(source, str)]
         self.seed = seed
+        self.left = False
         self._taken: list[Taken] = []
         self._strays = 0  # only their number, since a function may return datasets without end
         self._due: dict[int, deque[tuple[int, int]]] = {
@@ -187,6 +198,11 @@ class Tape:
         """Whether there was a draw that another process would not repeat."""
         return self._strays > 0
 
+    def leave(self, left: bool = True) -> None:
+        """Sets whether the reading is left."""
+        with _lock:
+            self.left = left
+
     def obstruct(self, sources: Iterable[Source]) -> None:
         """Notes the obstacles among the sources of a dataset that a function has returned."""
         self.obstacles += [source for source in sources if isinstance(source, str) and source not in self.obstacles]
@@ -195,9 +211,10 @@ class Tape:
         """The current position on the tape."""
         return Mark(len(self._taken), self._strays)
 
-    def since(self, mark: Mark) -> Drawn:
-        """The draws that were noted after a mark."""
-        return Drawn(self._taken[mark.taken:], self._strays > mark.strays)
+    def since(self, mark: Mark, sources: Sequence[Source]) -> Drawn:
+        """The draws of some sources that were noted after a mark."""
+        taken = [taken for taken in self._taken[mark.taken:] if taken.source in sources]
+        return Drawn(taken, self._strays > mark.strays)
 
     def takes(self, drawn: Drawn) -> bool:
         """Notes draws again, for elements that were kept; False if the tape has noted others next."""
@@ -223,7 +240,7 @@ class Tape:
     def state(self) -> dict[str, Any]:
         """The state for `played_from`, in values that JSON can hold."""
         with _lock:
-            return {"seed": self.seed, "shuffles": [
+            return {"seed": self.seed, "streams": [
                 {"seed": source.agreed(self.seed), "next": source.next(self.seed), "drawn": _runs(
                     [taken.number for taken in self._taken if taken.source is source]
                     + [number for number, _ in self._due.get(id(source), ())])}
@@ -237,25 +254,30 @@ def played_from(state: Mapping[str, Any], sources: Sequence[Source]) -> Tape:
         ValueError: the state is that of another dataset.
     """
     own = [source for source in sources if isinstance(source, Seeds)]
-    saved = state["shuffles"]
+    saved = state["streams"]
     if len(saved) != len(own):
         raise ValueError(f"the dataset is shuffled or sampled {len(own)} times, that of the file {len(saved)} times")
     for source, shuffle in zip(own, saved, strict=True):
-        if source.chosen and shuffle["seed"] != source.own:
-            raise ValueError(f"the dataset is shuffled with seed {source.own}, that of the file with "
-                             f"{shuffle['seed']}")
         if type(shuffle["seed"]) is not int or type(state["seed"]) not in (int, NoneType):
             raise ValueError(f"its shuffles have seeds {shuffle['seed']!r} and {state['seed']!r}")
+        if source.chosen and shuffle["seed"] != source.own:
+            here, there = map(_told, (source.own, shuffle["seed"]))
+            raise ValueError(f"the dataset is shuffled with {here}, that of the file with {there}")
         if type(shuffle["next"]) is not int or not 0 <= shuffle["next"] < _MOST:
             raise ValueError(f"its shuffles draw number {shuffle['next']!r} next")
     noted = [_numbers(shuffle["drawn"]) for shuffle in saved]
     return Tape(sources, state["seed"], noted, [shuffle["seed"] for shuffle in saved])
 
 
+def _told(stream: int) -> str:
+    key, own = stream_of(stream)
+    return f"seed {own >> 64}" + f" after set_seed({key})" * (key != seeds.UNSET)
+
+
 def go_on(state: Mapping[str, Any], sources: Sequence[Source]) -> None:
     """Sets the sources to draw what comes after the position with this state."""
     own = [source for source in sources if isinstance(source, Seeds)]
-    for source, shuffle in zip(own, state["shuffles"], strict=True):
+    for source, shuffle in zip(own, state["streams"], strict=True):
         source.set(shuffle["seed"], state["seed"], shuffle["next"])
 
 

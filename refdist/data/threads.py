@@ -46,7 +46,8 @@ class ReadAhead:
         stop = threading.Event()
         # The thread holds the queue and the event, never this object: so it can be collected, which ends the thread.
         weakref.finalize(self, _finish, self._queue, stop)
-        threading.Thread(target=_snapshot().call, args=(_read, read, self._queue, stop), daemon=True,
+        # Opened here, so that several iterators draw the orders of their shuffles in turn.
+        threading.Thread(target=_snapshot().call, args=(_read, read(), self._queue, stop), daemon=True,
                          name="refdist prefetch").start()
 
     def __iter__(self) -> Iterator[Any]:
@@ -69,10 +70,10 @@ def _snapshot() -> inherited.Snapshot:
         return inherited.Snapshot()
 
 
-def _read(read: Callable[[], Iterable[object]], elements: queue.Queue[_Item], stop: threading.Event) -> None:
+def _read(stream: Iterable[object], elements: queue.Queue[_Item], stop: threading.Event) -> None:
     error: BaseException | None = None
     try:
-        for element in read():
+        for element in stream:
             elements.put((element, None))
             if stop.is_set():
                 return

@@ -7,7 +7,7 @@ checks them, names the generator of `iterators.py` that does the work, and compu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,7 @@ from refdist.data import elements, facts, iterators, threads
 from refdist.data.elements import count_of, handed
 from refdist.data.facts import UNKNOWN_CARDINALITY, Facts, Reading
 from refdist.data.pipeline import MakesDataset, Pipeline
-from refdist.data.position import Drawn, Seeds, Tape
+from refdist.data.position import Drawn, Mark, Seeds, Tape
 from refdist.data.spec import DatasetSpec, TensorSpec, batched, padded, rebatched, rows_in, unbatched
 from refdist.data.threads import AUTOTUNE
 
@@ -132,11 +132,11 @@ def shuffle(pipeline: Pipeline, buffer_size: int, seed: int | None, reshuffle_ea
     size = sys.maxsize
     if buffer_size != UNKNOWN_CARDINALITY:
         size = count_of("shuffle", "buffer_size", buffer_size, 1)
-    drawn = None if seed is None else count_of("shuffle", "seed", seed)
-    fresh = reshuffle_each_iteration is None or reshuffle_each_iteration
-    seed_of = Seeds(drawn, fresh)
+    own = None if seed is None else count_of("shuffle", "seed", seed)
+    seed_of = Seeds(own, reshuffle_each_iteration is None or reshuffle_each_iteration)
     shuffled = pipeline.select(lambda read, reading: iterators.shuffle(read(reading), size, seed_of(reading)))
     shuffled.sources = (*pipeline.sources, seed_of)
+    shuffled.shuffles = True
     return shuffled
 
 
@@ -145,7 +145,9 @@ def repeat(pipeline: Pipeline, count: int | None) -> Pipeline:
     if count is not None:
         count = count_of("repeat", "count", count)
     times = None if count is None or count < 0 else count
-    repeated = pipeline.select(lambda read, reading: iterators.repeat(partial(read, reading), times),
+    # TensorFlow carries out `shuffle` and a `repeat` right after it as one, which opens no reading after the last.
+    once_more = times not in (None, 1) and not pipeline.shuffles
+    repeated = pipeline.select(lambda read, reading: iterators.repeat(partial(read, reading), times, once_more),
                                cardinality=facts.repeated(pipeline.facts.cardinality, times))
     if times is None and pipeline.facts.cardinality > 0:
         repeated.facts = repeated.facts._replace(epoch=pipeline.facts.cardinality)
@@ -193,13 +195,16 @@ def cache(pipeline: Pipeline, filename: str) -> Pipeline:
     def read(reading: Reading) -> Iterator[object]:
         tape, key = reading.tape or Tape(()), reading._replace(tape=None)
         if key in kept and tape.takes(kept[key][1]):
-            yield from map(handed, kept[key][0])
-            return
-        elements_read, mark = [], tape.mark()
-        for element in pipeline.read(reading):
+            return map(handed, kept[key][0])
+        mark = tape.mark()
+        return fill(pipeline.read(reading), reading, tape, key, mark)
+
+    def fill(stream: Iterable[object], reading: Reading, tape: Tape, key: Reading, mark: Mark) -> Iterator[object]:
+        elements_read = []
+        for element in stream:
             elements_read.append(element)
             yield handed(element)
-        kept[key] = elements_read, tape.since(mark)
+        kept[key] = elements_read, tape.since(mark, pipeline.sources)
         for source, number in kept[key][1].taken:
             source.cached(reading.seed, number)
     return pipeline.then(read, pipeline.same_facts())

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refdist import errors
+from refdist.array import philox
 from refdist.array.backend import constant, current_backend
 from refdist.array.convert import to_array, to_numpy
 from refdist.array.types import Array
@@ -42,7 +43,6 @@ from refdist.core import context_stack, lockstep
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, contribution_of
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.core.rules.variables import Keeps
-from refdist.random import philox
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
 from refdist.runtime import Field

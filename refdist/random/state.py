@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
+from refdist.array import philox
 from refdist.array.convert import frozen, is_array, to_numpy
 from refdist.array.operators import ArrayOperators
 from refdist.array.types import Array
 from refdist.core.integers import as_integer
-from refdist.random import philox
 
 SIZE = 3
 _MASK = 2**64 - 1

@@ -1,8 +1,7 @@
 """`tf.random`'s numbers that come of one seed for the process, TensorFlow's own where it calls functions eagerly.
 
-A call without a seed gets one, drawn by Python's generator; the seed of the process and that of the call decide the
-stream of Philox from which it takes its numbers.  Calls with the same seed, operation and dtype go on in one stream,
-which begins again with `set_seed`.
+The seed of the process and that of the call (`core/seeds.py`) decide the stream of Philox from which a call takes its
+numbers.  Calls with the same seed, operation and dtype go on in one stream, which begins again with `set_seed`.
 
 Source: observed on TensorFlow 2.21.  In a `tf.function` it numbers the operations of the graph instead.
 """
@@ -10,33 +9,16 @@ Source: observed on TensorFlow 2.21.  In a `tf.function` it numbers the operatio
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from refdist import errors
-from refdist.random import philox
-from refdist.runtime import Field
+from refdist.array import philox
+from refdist.core import seeds
 from refdist.tf import stateless
 from refdist.tf.conversion import tensor
-
-# Seeds are remainders of the largest int32; where a program sets none, all begin at TensorFlow's for operations alone.
-_MODULUS = 2**31 - 1
-_UNSET = 87654321
-
-
-class _Seed:
-    # The seed of the process, where seeds for calls come from, and how many counters each stream has used.
-
-    def __init__(self, seed: int = _UNSET) -> None:
-        self.number = seed
-        self.calls = random.Random(seed)
-        self.used: dict[tuple[object, ...], int] = {}
-
-
-_seed: Field[_Seed] = Field("the seed of `tf.random.set_seed`, and the streams that begin at it", _Seed)
 
 
 def set_seed(seed: object) -> None:
@@ -58,20 +40,17 @@ def set_seed(seed: object) -> None:
 
 def begin_again(seed: int) -> None:
     """Begins the numbers of `tf.random` again, and those of Keras not."""
-    _seed.value = _Seed(seed)
+    seeds.of_the_process.value = seeds.Seed(seed)
 
 
 def _stream(operation: str, counters: int, seed: Any, dtype: str) -> tuple[int, int]:
     # The key and the counter for a call, which reserves so many counters.
-    state = _seed.value
-    own = state.calls.randint(0, _MODULUS) if seed is None else int(seed)
-    key, second = state.number % _MODULUS, own % _MODULUS
-    if (key, second) == (0, 0):
-        second = _MODULUS
+    key, own = seeds.of_operation(seed)
+    used = seeds.of_the_process.value.used
     name = operation, own, dtype
-    before = state.used.get(name, 0)
-    state.used[name] = before + counters
-    return key, before + (second << 64)
+    before = used.get(name, 0)
+    used[name] = before + counters
+    return key, before + (own << 64)
 
 
 def _floats(shape: Sequence[int], seed: Any, dtype: str, draw: Any) -> Any:

@@ -15,12 +15,8 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
-from refdist.random import philox
+from refdist.array import philox
 from refdist.tf.conversion import tensor
-
-_WORDS = 0xFFFFFFFF
-# The key with which seeds are mixed.
-_MIXING = 0x02461E293EC8F720
 
 
 def stream(seed: Any, attempted: str) -> tuple[int, int]:
@@ -34,8 +30,7 @@ def stream(seed: Any, attempted: str) -> tuple[int, int]:
         raise errors.error("RD34", attempted, f"seed is {seed!r}", "Pass two integers: seed=[1, 2].",
                            kind=errors.InvalidArgumentError)
     first, second = (int(part) % 2**64 for part in pair)
-    words = [int(word) for word in philox.blocks(_MIXING, first | second << 64, 1)[0]]
-    return words[0] | words[1] << 32, words[2] << 64 | words[3] << 96
+    return philox.mixed(first, second)
 
 
 def _drawn(draw: Callable[..., Any], shape: Any, seed: Any, dtype: str, attempted: str) -> Any:

@@ -9,6 +9,7 @@ How words become numbers was observed on TensorFlow 2.21.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ _WORD, _LOW = _U64(32), _U64(0xFFFFFFFF)
 _MULTIPLIERS = _U64(0xD2511F53), _U64(0xCD9E8D57)
 _GROWTH = _U64(0x9E3779B9), _U64(0xBB67AE85)
 _ROUNDS = 10
+# The key with which two seeds are mixed.
+_MIXING = 0x02461E293EC8F720
 # Counters reserved for each number; a distribution that rejects values needs several.
 RESERVED = 256
 
@@ -62,6 +65,29 @@ def _fill(blocks: NDArray[np.uint32], key: int, counter: int, every: int) -> Non
         first, second = first + _GROWTH[0] & _LOW, second + _GROWTH[1] & _LOW
     for column, word in enumerate(words):
         blocks[:, column] = word
+
+
+def mixed(first: int, second: int) -> tuple[int, int]:
+    """The key and the counter of the stream of which TensorFlow's stateless functions take numbers.
+
+    Args:
+        first, second: the seed, 64 bits each.
+    """
+    words = blocks(_MIXING, first | second << 64, 1)[0].tolist()
+    return words[0] | words[1] << 32, words[2] << 64 | words[3] << 96
+
+
+def words(key: int, counter: int) -> Iterator[int]:
+    """The words of a stream, one at a time: ints below 2**32.
+
+    Args:
+        key, counter: the stream, and the position in it.
+    """
+    count = 1
+    while True:
+        yield from blocks(key, counter, count).reshape(-1).tolist()
+        counter += count
+        count = min(2 * count, _AT_ONCE)
 
 
 def bits(key: int, counter: int, count: int, size: int) -> Any:
