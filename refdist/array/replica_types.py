@@ -954,7 +954,7 @@ def _converting(function: Callable[..., Any]) -> Callable[..., Any]:
         if kind is UNKNOWN or not types_are_on.value:
             return array
         frame = sys._getframe(1)
-        if _is_between(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith(divisors.INSTALLED):
+        if _is_between(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith(call_site.INSTALLED):
             return array
         return typed(array, kind)
     return convert
