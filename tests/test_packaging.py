@@ -54,7 +54,7 @@ def test_the_suite_alone_has_the_data_that_it_has_in_refdist() -> None:
     cfg, suite = setup_cfg(), tomllib.loads((FOLDER / "pyproject.toml").read_text())
     listed = suite["tool"]["setuptools"]["package-data"]["refdist_conformance"]
     whole = {pattern for pattern in cfg["options.package_data"]["refdist.conformance"].split()
-             if pattern.partition("/")[0] not in ("expected", "testees", "trainers")}
+             if pattern.partition("/")[0] not in ("expected", "testees")}
     assert set(listed) == whole and len(listed) == len(whole)
     packages = suite["tool"]["setuptools"]["packages"]
     assert {name.replace("refdist_conformance", "refdist.conformance") for name in packages} <= set(
