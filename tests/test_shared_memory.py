@@ -24,9 +24,9 @@ SHARED = str(HERE / "shared.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["writes"], ["a_few_bytes"], ["forks"], ["many"], ["gathers"], ["of_any_size"],
-                                       ["too_little"], ["too_little", "later"], ["too_little", "at_all"],
-                                       ["of_any_size", "at_all"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["writes"], ["a_few_bytes"], ["forks"], ["many"], ["waits"], ["gathers"],
+                                       ["of_any_size"], ["too_little"], ["too_little", "later"],
+                                       ["too_little", "at_all"], ["of_any_size", "at_all"]], ids=" ".join)
 def test_what_workers_do_with_results(arguments: list[str]) -> None:
     done = mpiexec(2, SHARED, *arguments)
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from refdist.backends.mpi.mpi_types import MPI, Bytes, Communicator, Request
-from refdist.backends.mpi.reduce import Layout, MessageReducer, SharedMemoryReducer, Wait
+from refdist.backends.mpi.reduce import Agree, Layout, MessageReducer, SharedMemoryReducer, Wait
 from refdist.backends.mpi.shared_memory import Exchange
 
 _LANE = 1 << 20  # bytes of a message
@@ -66,9 +66,9 @@ class Sequences:
 class BetweenHostsReducer(SharedMemoryReducer):
     """Sums through memory on each host and messages between them."""
 
-    def __init__(self, comm: Communicator, node: Communicator, exchange: Exchange, wait: Wait, crowded: bool,
+    def __init__(self, comm: Communicator, node: Communicator, exchange: Exchange, wait: Wait, agree: Agree,
                  messages: MessageReducer) -> None:
-        super().__init__(node, exchange, wait, crowded, messages)
+        super().__init__(node, exchange, wait, agree, messages)
         self._lanes = min(comm.allgather(self._size))
         # The workers with this one's number on each host, in the order of the hosts.
         self._ring = comm.Split(self._rank, comm.Get_rank())
@@ -85,7 +85,9 @@ class BetweenHostsReducer(SharedMemoryReducer):
         open_ones = Sequences()
         open_ones.add(self._chunks(layout, staging, result, open_ones))
         self._wait(open_ones)
-        self._barrier()
+
+    def _halves(self, layout: Layout) -> tuple[int, int]:
+        return 2, min(self._chunk, 1 << (layout.total - 1).bit_length())
 
     def _chunks(self, layout: Layout, staging: Bytes, result: Bytes, beside: Sequences) -> Steps:
         sent: deque[Request] = deque()
@@ -122,7 +124,7 @@ class BetweenHostsReducer(SharedMemoryReducer):
             yield self._ring.Isend(mine, self._next, tag)
 
 
-def make(mpi: MPI, comm: Communicator, node: Communicator, exchange: Exchange, wait: Wait, cores: int,
+def make(mpi: MPI, comm: Communicator, node: Communicator, exchange: Exchange, wait: Wait, agree: Agree,
          sent: bool) -> SharedMemoryReducer | MessageReducer:
     """The fastest reducer that works for these processes.
 
@@ -132,21 +134,20 @@ def make(mpi: MPI, comm: Communicator, node: Communicator, exchange: Exchange, w
         node: those of this host.
         exchange: gathers a small object of each process.
         wait: waits for a request, with a limit.
-        cores: how many the processes of this host may use together.
+        agree: see `reduce.Agree`, of all processes.
         sent: whether to use MPI alone even within a host.
     """
-    messages = MessageReducer(mpi, comm, wait)
+    messages = MessageReducer(mpi, comm, wait, agree)
     ranks = node.allgather(comm.Get_rank())
     host_by_host = all(comm.allgather(ranks == list(range(ranks[0], ranks[0] + len(ranks)))))
-    crowded = len(ranks) > cores
     if sent or not host_by_host:
         return messages
     if len(ranks) == comm.Get_size():
-        return SharedMemoryReducer(comm, exchange, wait, crowded, messages)
+        return SharedMemoryReducer(comm, exchange, wait, agree, messages)
 
     def here_first(value: object) -> list[object]:
         # Memory is shared within a host, and whether there is enough is decided by all.
         found = exchange(value)
         return found[ranks[0]:ranks[-1] + 1] + found[:ranks[0]] + found[ranks[-1] + 1:]
 
-    return BetweenHostsReducer(comm, node.Dup(), here_first, wait, crowded, messages)
+    return BetweenHostsReducer(comm, node.Dup(), here_first, wait, agree, messages)

@@ -4,10 +4,13 @@ A process may not add up its own arrays before it sends them: (a + b) + (c + d) 
 So each process adds one slice of the arrays of all replicas, and every process gets the sums of all slices.
 
 `SharedMemoryReducer`, for processes of one host.  Arrays are staged in a block of memory that all processes see; the
-sums are written to another one.  Staging goes chunk by chunk through two halves of the block: one barrier per chunk is
-enough, because a half is written again only after the next barrier, when all have read it.  Nothing is staged for the
-slice that a process adds itself.  Measured with the gradients of ResNet-50 (102 MB of float32, 2 processes on 2 cores):
-MPI's Allreduce 40 ms, with packing 65, this way 15, an all-to-all of slices 58.
+sums are written to another one.  Nothing is staged for the slice that a process adds itself.
+
+Where other programs want the cores, what a sum costs is how often its processes wait for each other: at each wait the
+last one may have to wait for a core.  So nearly every sum has two.  What is added lies in the block before the
+rendezvous (`stage`), which thus says that it does, and what is said at the end, the floating-point errors that each
+has seen, says that all is added up.  Only what has no room there goes chunk by chunk, through two halves: one barrier
+per chunk is enough, because a half is written again only after the next barrier, when all have read it.
 
 Results of up to 128 KiB are copied out.  Larger ones stay where they are, as each process's own view of the block
 (`shared_memory`).  The block can be used again when no process holds a view of it.  Each process tells the others in
@@ -33,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from refdist.array.convert import frozen
+from refdist.array.float_errors import Noted
 from refdist.array.ordered_sum import ordered_sum
 from refdist.backends.mpi import shared_memory
 from refdist.backends.mpi.mpi_types import MPI, Bytes, Communicator, HostArray, Request
@@ -40,14 +44,15 @@ from refdist.backends.mpi.shared_memory import Block, Exchange, NoSharedMemory
 from refdist.core import call_site
 
 _ALIGN = 64
-_CHUNK = 1 << 22  # bytes that are staged at once, where every process has a core
-_CHUNK_CROWDED = 1 << 24  # oversubscribed host: larger chunks, because every barrier costs a context switch
+_STAGED = 1 << 28  # bytes that the processes of a host stage at once
+_CHUNK = 1 << 22  # bytes of a message
 _BLOCKS = 64  # bits of the mask in a header
 _COPIED = 1 << 17  # bytes of results that are copied out
 _ADDED_BY_MPI = frozenset("bBhHiIlLqQfdgFDG")  # characters of the dtypes that every MPI library adds
 
 Columns = Sequence[Sequence[HostArray]]  # for every result this process's arrays, contiguous and in its byte order
 Wait = Callable[[Request], None]
+Agree = Callable[[int], int]  # the bits that any process has set, of those of all of them, who wait for each other
 
 
 def aligned(nbytes: int) -> int:
@@ -56,9 +61,19 @@ def aligned(nbytes: int) -> int:
 
 
 class Layout:
-    """Where every array lies among all bytes of a sum; each begins at a multiple of 64."""
+    """What is added up, and where every array lies among all bytes of the sum; each begins at a multiple of 64.
+
+    Attributes:
+        columns: the arrays.
+        offsets: where those of each column begin.
+        total: how many bytes there are.
+        replicas: how many arrays each column has.
+        staged: whether they lie in memory that other processes see.
+    """
 
     def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.staged = False
         self.offsets = []
         end = 0
         for column in columns:
@@ -123,13 +138,14 @@ class Layout:
 class SharedMemoryReducer:
     """Sums through memory that all processes of the host share; by messages where they cannot have it."""
 
-    def __init__(self, comm: Communicator, exchange: Exchange, wait: Wait, crowded: bool,
+    def __init__(self, comm: Communicator, exchange: Exchange, wait: Wait, agree: Agree,
                  messages: MessageReducer) -> None:
         self._comm = comm
         self._exchange = exchange
         self._wait = wait
+        self._agree = agree
         self._rank, self._size = comm.Get_rank(), comm.Get_size()
-        self._chunk = _CHUNK_CROWDED if crowded else _CHUNK
+        self._room = _STAGED // self._size  # bytes that this process stages at once
         self._messages = messages
         self._gave_up = False
         self._staging: Block | None = None
@@ -150,9 +166,26 @@ class SharedMemoryReducer:
             free &= mask
         self._free = free
 
-    def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
-        """The sum of each column over all processes."""
+    def begin(self, columns: Columns) -> Layout:
+        """Stages these arrays before the rendezvous, if all of them have room; see `sum`."""
         layout = Layout(columns)
+        halves, chunk = self._halves(layout)
+        if halves == 1 and self._staging is not None and self._size * layout.replicas * chunk <= self._staging.asked:
+            # Nobody reads any more what was staged for the last sum: all have seen its end.
+            self._copy(layout, self._memory(layout), 0, layout.total, 0)
+            layout.staged = True
+        return layout
+
+    def sum(self, layout: Layout, ordered: bool) -> tuple[list[HostArray], int]:
+        """The sum of each column over all processes.
+
+        Args:
+            layout: what `begin` has returned before the rendezvous.
+            ordered: whether it is taken left to right.
+
+        Returns:
+            The sums, and the floating-point errors that any process has seen.
+        """
         if not self._gave_up:
             try:
                 block, number = self._result(layout.total)
@@ -160,9 +193,11 @@ class SharedMemoryReducer:
             except NoSharedMemory as error:
                 self._give_up(layout.total, error)
             else:
-                self._add(layout, staging, block.shared)
-                return self._results(layout, block, number)
-        return self._messages.sum(columns, ordered)
+                with Noted() as noted:
+                    self._add(layout, staging, block.shared)
+                bits = self._agree(noted.bits)  # and all slices are there
+                return self._results(layout, block, number), bits
+        return self._messages.sum(layout, ordered)
 
     def together(self, nbytes: int, write: Callable[[Bytes], object]) -> Bytes | None:
         """Bytes that all processes have, of which each writes some; they call this together.
@@ -194,19 +229,23 @@ class SharedMemoryReducer:
             call_site.warn(f"sums are sent from now on, which is slower: the processes cannot share {nbytes} bytes of "
                            f"memory ({error})")
 
+    def _copy(self, layout: Layout, staging: npt.NDArray[np.uint8], start: int, stop: int, half: int) -> None:
+        # Nothing is staged for the slice that this process adds itself.
+        low, high = layout.slice(start, stop, self._rank, self._size)
+        for first, end in ((start, low), (high, stop)):
+            layout.copy(first, end, staging[self._rank, half], start)
+
     def _add(self, layout: Layout, staging: npt.NDArray[np.uint8], result: Bytes) -> None:
         for turn, start in enumerate(range(0, layout.total, staging.shape[-1])):
             stop = min(start + staging.shape[-1], layout.total)
             half = turn % 2
+            if not layout.staged:
+                self._copy(layout, staging, start, stop, half)
+                # A half is written again only after the next barrier, when all have read it.
+                self._barrier()
             low, high = layout.slice(start, stop, self._rank, self._size)
-            # Nothing is staged for the slice that this process adds itself.
-            for first, end in ((start, low), (high, stop)):
-                layout.copy(first, end, staging[self._rank, half], start)
-            # A half is written again only after the next barrier, when all have read it.
-            self._barrier()
             blocks = [None if rank == self._rank else staging[rank, half] for rank in range(self._size)]
             layout.add(low, high, blocks, start, result)
-        self._barrier()
 
     def _barrier(self) -> None:
         self._wait(self._comm.Ibarrier())
@@ -249,14 +288,26 @@ class SharedMemoryReducer:
             self._blocks[number:number + 1] = [self._allocate(nbytes)]
         return self._blocks[number], number
 
+    def _halves(self, layout: Layout) -> tuple[int, int]:
+        # Into how many parts a process's part of the staged bytes is divided, and the bytes of each.
+        room, total = self._room // layout.replicas, max(layout.total, 1)
+        return (1, aligned(total)) if total <= room else (2, aligned(room // 2))
+
     def _stage(self, layout: Layout) -> npt.NDArray[np.uint8]:
-        # [process, half, replica, byte]; no more than is needed, because all of it is allocated.
-        chunk = min(self._chunk, 1 << (layout.total - 1).bit_length())
-        shape = self._size, 2, layout.replicas, chunk
-        nbytes = math.prod(shape)
+        halves, chunk = self._halves(layout)
+        nbytes = self._size * halves * layout.replicas * chunk
         if self._staging is None or self._staging.asked < nbytes:
-            self._staging = self._allocate(nbytes)
-        return self._staging.shared[:nbytes].reshape(shape)
+            # No more than is needed, because all of it is allocated, and not for every sum that is a little larger.
+            step = max((1 << (nbytes - 1).bit_length()) // 8, _ALIGN)
+            self._staging = self._allocate(-(-nbytes // step) * step)
+        return self._memory(layout)
+
+    def _memory(self, layout: Layout) -> npt.NDArray[np.uint8]:
+        # [process, half, replica, byte]
+        assert self._staging is not None
+        halves, chunk = self._halves(layout)
+        shape = self._size, halves, layout.replicas, chunk
+        return self._staging.shared[:math.prod(shape)].reshape(shape)
 
     def _allocate(self, nbytes: int) -> Block:
         return shared_memory.allocate(nbytes, self._rank, self._size, self._exchange)
@@ -265,10 +316,11 @@ class SharedMemoryReducer:
 class MessageReducer:
     """Sums in which processes send each other slices."""
 
-    def __init__(self, mpi: MPI, comm: Communicator, wait: Wait) -> None:
+    def __init__(self, mpi: MPI, comm: Communicator, wait: Wait, agree: Agree) -> None:
         self._mpi = mpi
         self._comm = comm
         self._wait = wait
+        self._agree = agree
         self._size = comm.Get_size()
 
     def released(self) -> int:
@@ -282,10 +334,16 @@ class MessageReducer:
         """No memory is shared."""
         return None
 
-    def sum(self, columns: Columns, ordered: bool) -> list[HostArray]:
-        """The sum of each column over all processes."""
-        by_mpi = not ordered and all(column[0].dtype.char in _ADDED_BY_MPI for column in columns)
-        return self._unordered(columns) if by_mpi else self._ordered(columns)
+    def begin(self, columns: Columns) -> Layout:
+        """Stages nothing before the rendezvous."""
+        return Layout(columns)
+
+    def sum(self, layout: Layout, ordered: bool) -> tuple[list[HostArray], int]:
+        """See `SharedMemoryReducer.sum`."""
+        by_mpi = not ordered and all(column[0].dtype.char in _ADDED_BY_MPI for column in layout.columns)
+        with Noted() as noted:
+            totals = self._unordered(layout.columns) if by_mpi else self._ordered(layout)
+        return totals, self._agree(noted.bits)
 
     def _unordered(self, columns: Columns) -> list[HostArray]:
         totals, waiting = [], []
@@ -300,8 +358,8 @@ class MessageReducer:
             self._wait(request)
         return [frozen(total) for total in totals]
 
-    def _ordered(self, columns: Columns) -> list[HostArray]:
-        layout, size = Layout(columns), self._size
+    def _ordered(self, layout: Layout) -> list[HostArray]:
+        size = self._size
         slices = [layout.slice(0, layout.total, rank, size) for rank in range(size)]
         each = slices[0][1]
         sent = np.empty((size, layout.replicas, each), np.uint8)

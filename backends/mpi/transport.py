@@ -16,11 +16,12 @@ that all share before the rendezvous, or by messages after it; beyond, each work
 additions and their order are the same in all of them.
 
 No wait is without a limit.  There is no blocking call: every request is polled with `Test`.  While each process has a
-core it spins, which takes as long as a blocking call (3 us for a scalar).  Where processes share cores it yields after
-every look; spinning there would keep the very process from running that is waited for (2 ms).  Every 50 ms it looks
-whether a process has died or another worker has given up (`failure`).  From the first of these on it rests for 0.1 ms
-between two questions: a wait that long is for a worker that computes, which yielding alone would keep from half of a
-core.  Time in which this process itself was stopped does not count, and a request that is complete by then is.
+core it spins for half a millisecond, which takes as long as a blocking call (3 us for a scalar).  From then on, and
+where processes share cores, it yields after every look: spinning would keep the very process from running that is
+waited for (2 ms), or be held against this one when other programs want the core that it needs next.  Every 50 ms it
+looks whether a process has died or another worker has given up (`failure`).  From the first of these on it rests for
+0.1 ms between two questions: a wait that long is for a worker that computes, which yielding alone would keep from half
+of a core.  Time in which this process itself was stopped does not count, and a request that is complete by then is.
 
 MPI's own fault tolerance is not used.  In MPICH its calls are missing, or do not return after a death.  OpenMPI started
 with `--with-ft ulfm` raises by itself, which `_wait` translates.
@@ -44,7 +45,7 @@ import numpy as np
 
 from refdist import errors, journal
 from refdist.array.convert import frozen
-from refdist.array.float_errors import Noted, report, reporting
+from refdist.array.float_errors import report, reporting
 from refdist.array.ordered_sum import ordered_sum
 from refdist.array.types import Array
 from refdist.backends.mpi import between_hosts, failure, gather, greeting, mpi_types, supervised
@@ -73,6 +74,7 @@ _SMALL = 1 << 16  # bytes of a worker's arrays that all others receive at a rend
 _UNCHECKED = 0
 _LOOK = 0.05  # seconds between two looks at the others
 _REST = 1e-4  # seconds between two questions to MPI, once the first look has passed
+_SPIN = 5e-4  # seconds in which it is asked without a pause
 _LONGEST_LOOK = 1.0  # of which at most so many count: in the rest, this process was stopped, not waiting
 
 T = TypeVar("T")
@@ -123,7 +125,7 @@ class MPITransport(ConnectableTransport):
         else:
             watch.join(everyone, supervised.hand_over, self._stand_in, supervised.lost)
         sent = _sent()
-        self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, cores, sent)
+        self._reducer = between_hosts.make(mpi, self._comm, node, self._exchange_raw, self._wait, self._of_all, sent)
         self._slots: Slots | None = None
         if one_host and not sent:
             with contextlib.suppress(NoSharedMemory):
@@ -177,6 +179,7 @@ class MPITransport(ConnectableTransport):
             return
         spin, test, rest = self._spin, request.Test, 0.0
         waited, before = 0.0, time.monotonic()
+        spins_until = before + _SPIN
         while True:
             for _ in range(64):
                 if test():
@@ -184,6 +187,7 @@ class MPITransport(ConnectableTransport):
                 if rest or not spin:
                     time.sleep(rest)
             now = time.monotonic()
+            spin = spin and now < spins_until
             if now > before + _LOOK:
                 waited, before = waited + min(now - before, _LONGEST_LOOK), now
                 self._watch.looks += 1
@@ -332,10 +336,10 @@ class MPITransport(ConnectableTransport):
             nbytes = sum([part.nbytes for column in parts for part in column])
             if nbytes <= _SMALL:
                 return self._sum_small(call, parts, nbytes)
+            layout = self._reducer.begin(parts)
             self._rendezvous(call)
-            with Noted() as noted:
-                totals = self._reducer.sum(parts, ordered)
-            report(self._of_all(noted.bits), "add")
+            totals, bits = self._reducer.sum(layout, ordered)
+            report(bits, "add")
             return totals
 
     def _of_all(self, bits: int) -> int:

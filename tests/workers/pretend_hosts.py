@@ -56,7 +56,10 @@ def main() -> None:
     comm = MPI.COMM_WORLD.Dup()
     rank, size = comm.Get_rank(), comm.Get_size()
     node = comm.Split(ord(hosts[rank]), rank)
-    reducer: Any = between_hosts.make(MPI, comm, node, comm.allgather, wait, 1, False)
+    def agree(bits: int) -> int:
+        return comm.allreduce(bits, MPI.BOR)
+
+    reducer: Any = between_hosts.make(MPI, comm, node, comm.allgather, wait, agree, False)
     lanes = min(map(hosts.count, hosts))
     sums = 0
     kept: list[Any] = []
@@ -65,11 +68,13 @@ def main() -> None:
         replicas = int(draw.integers(1, 4))
         # Small, so that there are many; of what grows, of which each sum is large, not as many.
         reducer._chunk = (1024 if turn < GROWING else 64) * lanes * int(draw.integers(1, 40))
+        reducer._room = 1 << int(draw.integers(8, 20))
         if turn >= FULL_FROM and sys.argv[3:] == [hosts[rank]]:
             os.posix_fallocate = no_memory
         everyone = [columns_of(seed, turn, other, replicas) for other in range(size)]
+        layout = reducer.begin(everyone[rank])
         reducer.set_released(comm.allgather(reducer.released()))
-        totals = reducer.sum(everyone[rank], True)
+        totals, _ = reducer.sum(layout, True)
         for i, total in enumerate(totals):
             expected = ordered_sum([part for columns in everyone for part in columns[i]])
             assert total.dtype == expected.dtype and total.shape == expected.shape

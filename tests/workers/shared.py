@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import refdist
+from refdist.backends.mpi.transport import MPITransport
 
 LARGE = 300_000  # float32 numbers, so that the sum lies in memory that is shared
 Aggregation = refdist.VariableAggregation
@@ -181,6 +182,24 @@ def differ() -> None:
         assert "dimension" in str(error), error
     else:
         raise AssertionError
+
+
+def waits() -> None:
+    """Once there is memory, a large sum waits for the others when it begins and when it ends, and at no other time."""
+    waited: list[Any] = []
+    wait = MPITransport._wait
+
+    def counted(self: Any, request: Any) -> None:
+        waited.append(request)
+        wait(self, request)
+
+    for size in (5_000_000, 20_000):  # the results of small ones lie elsewhere
+        total(1, size)
+    MPITransport._wait = counted  # type: ignore[method-assign]
+    for number, size in enumerate((5_000_000, 20_000, 4_999_999), 2):
+        waited.clear()
+        assert is_full(total(number, size), number)
+        assert len(waited) == 2, size
 
 
 def large() -> None:
