@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from .distribution import COMMAND, PACKAGE, WHOLE
+from .distribution import COMMAND, PACKAGE, VERSION, WHOLE
 from .readers import may_go
 
 
@@ -67,12 +68,19 @@ def about() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     with may_go():
-        return _main(arguments)
+        return _main(sys.argv[1:] if arguments is None else arguments)
 
 
-def _main(arguments: list[str] | None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
+def _main(given: list[str]) -> int:
     command = COMMANDS.get(given[0]) if given else None
+    if given == ["--version"]:
+        print(f"{COMMAND.rpartition(' ')[2]} {VERSION}")
+        return 0
+    if command is None and given and re.fullmatch(r"\w+", given[0]):
+        names = [name for name, known in COMMANDS.items() if WHOLE or known.apart]
+        print(f"ERROR: {given[0]} is none of {', '.join(names)}; what is tested is named by --adapter, and "
+              f"`{COMMAND} --help` has all options", file=sys.stderr)
+        return 4
     if command is None and {"-h", "--help"} & set(given):
         from .options import help_text
 

@@ -18,6 +18,7 @@ import pytest
 import refdist.conformance
 from refdist.conformance import kept
 from refdist.conformance.__main__ import COMMANDS
+from refdist.conformance.distribution import VERSION
 
 TESTEES = Path(refdist.conformance.__file__).parent / "testees"
 MISTAKES = {"worked.py": ("sum(rows[1:], rows[0])", "rows[0] * len(rows)"),
@@ -149,6 +150,23 @@ def test_a_trainer_is_judged_where_there_is_numpy_and_no_refdist(tmp_path: Path)
     assert status == 0 and re.search(r"^\d+ right, \d+ unsupported$", printed, re.MULTILINE), printed
     status, printed = results["without"]
     assert status == 4 and "run `pip install numpy`" in printed and not (tmp_path / "without" / "started").exists()
+
+
+def test_its_version_is_that_of_the_suite(alone: str, tmp_path: Path) -> None:
+    assert run([alone, "--version"], tmp_path) == (0, f"{apart.COMMAND} {VERSION}\n")
+
+
+def test_a_word_that_is_no_command_is_answered_with_those_that_are(alone: str, tmp_path: Path) -> None:
+    status, printed = run([alone, "trainer"], tmp_path)
+    assert status == 4 and printed.startswith("ERROR: trainer is none of compare, changes, promises, new, trainers; ")
+
+
+def test_nothing_is_said_where_nobody_reads_on(alone: str, tmp_path: Path) -> None:
+    read, written = os.pipe()
+    os.close(read)
+    done = subprocess.run([alone, "--help"], cwd=tmp_path, stdout=written, stderr=subprocess.PIPE, text=True)
+    os.close(written)
+    assert done.stderr == ""
 
 
 def test_its_help_has_what_it_can_do(alone: str, tmp_path: Path) -> None:
