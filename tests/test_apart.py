@@ -135,6 +135,7 @@ def test_an_adapter_in_python_needs_refdist(alone: str, tmp_path: Path, options:
 def test_what_needs_refdist_says_so(alone: str, tmp_path: Path, command: str) -> None:
     status, printed = run([alone, command], tmp_path)
     assert status == 4 and f"ERROR: {command} needs refdist: " in printed
+    assert ("`pip install .`" in printed) == (command == "trainers")  # which needs neither pytest nor hypothesis
 
 
 @pytest.mark.slow

@@ -312,6 +312,17 @@ def test_what_a_program_said_is_shown_and_not_the_pages_of_its_launcher() -> Non
     assert last.endswith("| last words")
 
 
+def test_a_deep_traceback_shows_the_line_of_the_testee_and_the_error() -> None:
+    frames = [f'  File "lib.py", line {number}, in call\n    call()\n    ~~~~^^' for number in range(40)]
+    own = '  File "mine.py", line 9, in <module>\n    train(job)\n    ^^^^^^^^^^'
+    output = "\n".join(["Traceback (most recent call last):", own, *frames, "KeyError: 7"])
+    lines = list(table.table([verdicts.Verdict("same-loss", "errored", "it ended", output)]))
+    shown = [line.partition("| ")[2].strip() for line in lines if "| " in line]
+    assert shown[:3] == ["Traceback (most recent call last):", 'File "mine.py", line 9, in <module>', "train(job)"]
+    assert shown[-3:] == ['File "lib.py", line 39, in call', "call()", "KeyError: 7"]
+    assert len(shown) == table.LINES and shown.count("...") == 1
+
+
 def test_what_many_clauses_share_is_said_once() -> None:
     given_up = [verdicts.Verdict(clause.name, "errored", "answered nothing") for clause in clauses.CLAUSES[:4]]
     lines = list(table.table([*given_up, verdicts.Verdict("early-stop", "right")], "it"))

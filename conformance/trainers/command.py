@@ -44,7 +44,8 @@ def main(arguments: Sequence[str]) -> int:
                         "argument, and {replicas} in it the number of replicas")
     parser.add_argument("--clause", action="append", default=[], metavar="NAME",
                         help="only this clause; may be repeated")
-    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="that a job may take")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS",
+                        help=f"that a job may take ({LIMIT:g}); the first one may take longer")
     parser.add_argument("--write-jobs", type=Path, metavar="FILE", help="only write the jobs there")
     parser.add_argument("--write-testee", type=Path, metavar="FOLDER",
                         help="only write a testee to begin with there, and what makes models from jobs")

@@ -53,7 +53,7 @@ def answer(job, **fields):
 
 
 def fail(job, rank, step):
-    """Fails, if a replica is to fail in a step."""
+    """Fails, if a replica is to fail in a step; its rank is None in a process that does the work of all replicas."""
     if job["fail"] and rank in (job["fail"]["replica"], None) and job["fail"]["at_step"] == step:
         if job["fail"]["how"] == "death":
             os._exit(9)
@@ -61,7 +61,7 @@ def fail(job, rank, step):
 
 
 def wants_to_stop(job, rank, step):
-    """Whether a replica wants to stop after a step."""
+    """Whether a replica wants to stop after a step; its rank is None in a process that does the work of all."""
     return bool(job["stop"]) and rank in (job["stop"]["replica"], None) and job["stop"]["after_step"] == step
 
 
