@@ -373,6 +373,16 @@ def test_what_is_only_returned_is_explained_by_a_call_of_a_later_step() -> None:
     assert first(refdist.compare(program, replicas=(1, 2), orders=0)).cause == "MEANS SUMMED"
 
 
+def test_what_a_replica_contributes_stays_together_in_the_reason() -> None:
+    def step(w: Any, rows: Rows) -> None:
+        loss, gradient = reduced([rows.mean(), 2 * rows.mean()])
+        update(w, loss + gradient)
+
+    difference = first(refdist.compare(lambda: training(step), replicas=(1, 2), orders=0))
+    assert difference.cause == "MEANS SUMMED"
+    assert "its own rows, [0.09375, 0.1875] and [0.34375, 0.6875], and" in difference.why
+
+
 def test_a_number_that_is_only_printed_is_explained_by_what_was_reduced() -> None:
     def program() -> None:
         strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])

@@ -736,7 +736,8 @@ def _text(meeting: Meeting) -> str:
 
 
 def _parts(of_replicas: Mapping[int, list[summaries.Summary]]) -> str:
-    parts = [_short_text(part) for _, part in sorted(of_replicas.items())]
+    texts = [(len(part), _short_text(part)) for _, part in sorted(of_replicas.items())]
+    parts = [text if count == 1 else f"[{text}]" for count, text in texts]
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if 1 < len(parts) <= 4 else ", ".join(parts[:4])
 
 
