@@ -155,7 +155,7 @@ def checksums(header: dict[str, Any], note: dict[str, Any], body: bytes) -> None
         return
     data = struct.pack("<Q", len(json.dumps(header).encode())) + json.dumps(header).encode() + body
     try:
-        arrays = files._library().load(data)
+        arrays = files.library().load(data)
     except Exception:
         return
     note["crc32"] = {**note["crc32"], **{key: files._checksum(array) for key, array in arrays.items()}}

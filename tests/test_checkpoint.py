@@ -18,7 +18,7 @@ from test_workers import HERE, mpiexec
 
 import refdist
 from refdist.checkpoints import files
-from refdist.train import Checkpoint, latest_checkpoint, list_variables, load_checkpoint
+from refdist.train import Checkpoint, CheckpointManager, latest_checkpoint, list_variables, load_checkpoint
 
 A, S = refdist.VariableAggregation, refdist.VariableSynchronization
 TWO = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
@@ -481,6 +481,9 @@ def test_without_the_library_the_error_says_how_to_get_it(tmp_path: Path, monkey
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(LookupError, match=r"RD27.*pip install safetensors"):
         Checkpoint(v=refdist.Variable(1.0)).write(tmp_path / "x")
+    with pytest.raises(LookupError, match=r"RD27.*pip install safetensors"):  # before hours of training
+        CheckpointManager(Checkpoint(v=refdist.Variable(1.0)), tmp_path / "folder", max_to_keep=2)
+    assert not list(tmp_path.iterdir())
 
 
 RESUMED = str(HERE / "resumed.py")

@@ -76,7 +76,8 @@ ROWS = [
     Row("threads", 0, (), (0, (rf"\[worker \d\] \S*{LINE}: RuntimeWarning: this process has 2 threads, .* not",))),
     Row("kill", 137, (r"\[worker 1\] was killed by SIGKILL", OTHERS + "worker 1 died:",
                       r"\[workers 0, 2\]   worker 1 on \S+ \(process \d+\) is dead",
-                      r"\[workers 0, 2\]   worker 2 on .* is in call .*\. Look at the lines of the workers")),
+                      r"\[workers 0, 2\]   worker 2 on .* is in call .*\. Look at what the workers that died printed "
+                      r"last; .* --max-restarts 3")),
     Row("segv", 139, (r"\[worker 1\] was killed by SIGSEGV", OTHERS + "worker 1 died:")),
     Row("term", 143, (r"\[worker 1\] was killed by SIGTERM", OTHERS + "worker 1 died:")),
     Row("stop", 70, (LATE, r"worker 1 on \S+ \(process \d+\) is stopped")),

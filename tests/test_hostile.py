@@ -192,7 +192,7 @@ def entry(dtype: str, shape: Any, begin: int, end: int) -> dict[str, Any]:
 
 def made(path: Path, header: Any, body: bytes = b"", **note: Any) -> str:
     note_of_file = {"crc32": {}, "aliases": {}, "raw": {}, "states": {}, "format": 2, **note}
-    arrays = files._library()
+    arrays = files.library()
     for key, entry in header.items():
         begin, end = entry["data_offsets"]
         alone = json.dumps({key: {**entry, "data_offsets": [0, end - begin]}}).encode()
@@ -283,7 +283,7 @@ def test_a_file_that_does_not_fit_into_memory_is_not_called_damaged(tmp_path: Pa
         raise MemoryError
 
     path = Checkpoint(v=refdist.Variable(1.0)).write(tmp_path / "x")
-    monkeypatch.setattr(files._library(), "load", full)
+    monkeypatch.setattr(files.library(), "load", full)
     with pytest.raises(refdist.errors.DataLossError, match=r"RD31.*x.safetensors does not fit into memory"):
         load_checkpoint(path)
 

@@ -93,7 +93,7 @@ def packed(arrays: Mapping[str, npt.NDArray[np.generic]], aliases: Mapping[str, 
                                "Save the variable under another name.", kind=errors.InvalidValueError)
     note = json.dumps({"format": 2, "aliases": aliases, "raw": raw, "states": states,
                        "crc32": {key: _checksum(array) for key, array in plain.items()}})
-    content: bytes = _library().save(plain, {"refdist": note, "crc32": str(zlib.crc32(note.encode()))})
+    content: bytes = library().save(plain, {"refdist": note, "crc32": str(zlib.crc32(note.encode()))})
     return content
 
 
@@ -104,11 +104,11 @@ def read(path: str) -> dict[str, Any]:
         RD27: the package safetensors is not installed.
         RD31: the file cannot be opened, was not written by a checkpoint, or is damaged.
     """
-    library, attempted = _library(), "reading a checkpoint"
+    safetensors, attempted = library(), "reading a checkpoint"
     disk.tell(disk.READ, path)
     try:
         with disk.opened(path) as file:
-            return _unpacked(file, library)
+            return _unpacked(file, safetensors)
     except OSError as error:
         raise errors.error("RD31", attempted, f"{path} cannot be opened: {error.strerror}",
                            "Pass the path that `save` returned.", kind=errors.NotFoundError) from error
@@ -301,11 +301,12 @@ def _checksum(array: npt.NDArray[np.generic]) -> int:
     return zlib.crc32(array.tobytes(), zlib.crc32(f"{array.dtype.str}{array.shape}".encode()))
 
 
-def _library() -> ModuleType:
+def library() -> ModuleType:
+    """The library that writes and reads files, which is installed apart (RD27)."""
     try:
         import safetensors.numpy
     except ImportError as error:
         raise errors.error("RD27", "checkpoints", "the package safetensors is not installed",
                            "Run `pip install safetensors`.") from error
-    library: ModuleType = safetensors.numpy
-    return library
+    module: ModuleType = safetensors.numpy
+    return module

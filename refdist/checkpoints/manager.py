@@ -36,7 +36,8 @@ class CheckpointManager:
             `restore_or_initialize` restores, or no interval.
 
     Raises:
-        RD25, RD34: bad arguments.  RD31: the folder cannot be created, or its index is damaged.
+        RD25, RD34: bad arguments.  RD27: the package safetensors is not installed.  RD31: the folder cannot be
+            created, or its index is damaged.
 
     Source: tf.train.CheckpointManager.
     """
@@ -64,6 +65,7 @@ class CheckpointManager:
         self._counter, self._interval = step_counter, checkpoint_interval
         self._init = init_fn
         self._last_step = last_checkpoint_step
+        files.library()  # before training, and not at the first save
         files.make_folder(self._directory)
         disk.tidy(self._directory)
         now, index = time.time(), files.index(self._directory)
