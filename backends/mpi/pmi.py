@@ -143,7 +143,6 @@ class Server:
             rank = self._greet(line)
             if rank >= 0:
                 self._wait(rank, line)
-                source.settimeout(None)
                 self._answer(rank, line)
         except (OSError, ValueError, KeyError, TypeError):
             pass  # a stranger, or a worker that is gone
@@ -183,6 +182,7 @@ class Server:
 
     def _wait(self, rank: int, line: Line) -> None:
         # Until all are there; raises if this one goes.
+        line.socket.settimeout(None)  # a socket with a limit would wait for that at each look, and then raise
         while True:
             with self._changed:
                 if self._all or self._changed.wait_for(lambda: self._all, _LOOK):
