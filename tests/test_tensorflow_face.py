@@ -587,6 +587,38 @@ def test_a_seed_gives_the_weights_and_masks_that_it_gives_on_tensorflow(request:
         np.testing.assert_allclose(model(tf.ones((3, 2)), training=True).numpy()[:, 0], outputs, rtol=1e-6)
 
 
+@needs_keras
+@pytest.mark.parametrize(("devices", "orders"), [(0, [1, 3, 5, 7, 9]), (1, [2, 4, 6, 9, 11]), (2, [2, 4, 6, 9, 11])])
+def test_fit_reads_the_orders_of_shuffles_that_tensorflow_reads(tf: Any, devices: int, orders: list[int]) -> None:
+    # The numbers of the orders were observed on TensorFlow 2.21: without a strategy, and on one and two replicas.
+    tf.random.set_seed(1)
+    x = np.arange(8, dtype=F32)[:, None]
+
+    def shuffled() -> Any:
+        return tf.data.Dataset.from_tensor_slices((x, 0 * x)).shuffle(8, seed=5).batch(8)
+
+    numbered = shuffled()
+    order_of = {i: np.concatenate([batch for batch, _ in numbered]).ravel().tolist() for i in range(1, max(orders) + 1)}
+    seen: list[float] = []
+
+    class Model(tf.keras.Model):  # type: ignore[misc]
+        def call(self, rows: Any) -> Any:
+            return rows
+
+        def train_step(self, data: Any) -> Any:
+            seen.extend(data[0].numpy().ravel().tolist())
+            return {}
+
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(devices)]) if devices else None
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        model = Model()
+        model.compile("sgd", "mse")
+        batches = shuffled()
+        for epochs in (3, 2):
+            model.fit(batches, epochs=epochs, verbose=0)
+    assert [seen[i:i + 8] for i in range(0, len(seen), 8)] == [order_of[number] for number in orders]
+
+
 # The tape.
 
 

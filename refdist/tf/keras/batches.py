@@ -22,6 +22,8 @@ from keras.src.trainers.data_adapters.data_adapter_utils import (
 from refdist import errors
 from refdist.core import context_stack
 from refdist.data.dataset import Dataset
+from refdist.data.elements import as_the_backend_s
+from refdist.data.facts import PEEK
 from refdist.input.distributed import DistributedDataset
 from refdist.input.options import InputContext
 
@@ -129,6 +131,12 @@ class EpochIterator(_KerasIterator):  # type: ignore[misc]
                 self._batches = strategy.experimental_distribute_dataset(self._batches)
         elif strategy is not None:
             self._batches = _shared_out(strategy, source)
+
+    def peeked(self) -> Iterator[Any]:
+        """The first batch, without drawing an order of a dataset's shuffles, as on TensorFlow; or all of them."""
+        if not isinstance(self._batches, Dataset):
+            return iter(self)
+        return ((0, 0, [as_the_backend_s(batch)]) for batch in self._batches._pipeline.read(PEEK))
 
     def __next__(self) -> Any:
         first, last, batches = super().__next__()

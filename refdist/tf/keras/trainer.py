@@ -201,7 +201,8 @@ def _build(original: Callable[..., Any]) -> Callable[..., Any]:
     def symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         strategy = _strategy_of(self)
         if strategy is None or iterator is None:
-            return original(self, iterator=iterator, data_batch=data_batch)
+            seen = iterator.peeked() if isinstance(iterator, batches.EpochIterator) else iterator
+            return original(self, iterator=seen, data_batch=data_batch)
         for _, _, data in iterator:
             data_batch = tree.map_structure(
                 lambda leaf: None if leaf is None else strategy.experimental_local_results(leaf)[0], data[0])
