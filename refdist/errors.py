@@ -118,7 +118,7 @@ class DifferenceWarning(RefdistError, UserWarning):
 
 
 class ReplicaTypeWarning(DifferenceWarning):
-    """What is reduced over the replicas as if it were something else, RD37 to RD41 and RD51; see `config.checks`."""
+    """What is reduced over replicas as if it were something else: RD37 to RD41, RD51, RD52; see `config.checks`."""
 
 
 class InternalError(RefdistError):
@@ -394,6 +394,13 @@ CATALOGUE: dict[str, Code] = {
         "text. Of what was passed to `exec`, or to `python -c`, Python keeps no text; and a file may have been edited "
         "since it was imported. The warning comes once for a file, in place of RD37, RD38 and RD39.",
         "Run the program from a file or a notebook, or look for a division by the number of replicas yourself."),
+    "RD52": Code(
+        "each replica trains weights of its own", ReplicaTypeWarning,
+        "Weights of which each replica has its own stay equal only if each is changed by the same gradient, which is "
+        "that of all rows after a reduction. Found with `REFDIST_CHECKS=types`, at the end of an epoch in which no "
+        "replica has met another.",
+        "Reduce each gradient before the weights are changed, `gradient = replica.all_reduce(\"MEAN\", gradient)` "
+        "where the replicas have equally many rows."),
 }
 
 

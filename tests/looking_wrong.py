@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from silent_mistakes import ROWS, Aggregation, each, four, replica, total, weights
+from silent_mistakes import ROWS, Aggregation, batches, each, four, replica, total, weights
 
 import refdist
 
@@ -260,7 +260,50 @@ def scaled(mean: Any) -> Any:
     return mean / replica().num_replicas_in_sync
 
 
+def averaged_outside() -> None:
+    """Each replica trains weights of its own, which the program averages between the steps."""
+    strategy = four()
+    own = [np.zeros(3, np.float32) for _ in range(4)]
+
+    def step(x: Any) -> None:
+        number = replica().replica_id_in_sync_group
+        own[number] -= np.float32(0.1) * x.mean(axis=0)
+
+    for x in batches(strategy, batch=4):
+        strategy.run(step, (x,))
+        own[:] = [np.mean(own, axis=0)] * 4
+
+
+def kept_by_each_replica() -> None:
+    """Each replica keeps what it has not sent, as in compression, and reduces the rest."""
+    rest = [np.zeros(3, np.float32) for _ in range(4)]
+
+    def step(x: Any) -> Any:
+        number = replica().replica_id_in_sync_group
+        rest[number] += x.sum(axis=0)
+        sent = np.round(rest[number])
+        rest[number] -= sent
+        return replica().all_reduce("SUM", sent)
+
+    strategy = four()
+    for x in batches(strategy, batch=4):
+        strategy.run(step, (x,))
+
+
+def forgotten_in_each_step() -> None:
+    """Each replica subtracts in an array that is gone after the step."""
+    def step(x: Any) -> Any:
+        centred = np.array(x)
+        centred -= x.mean(axis=0)
+        return centred.sum()
+
+    strategy = four()
+    for x in batches(strategy, batch=4):
+        strategy.run(step, (x,))
+
+
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
          means_of_equal_parts, weighed_means, divided_by_the_own_rows_afterwards,
          means_of_tokens, statistics_of_all_rows, one_column_each, added_up_from_nothing,
-         shared_out_penalty, shares_of_other_numbers, ratios_of_all_rows, own_slices, half_squares, metric_of_the_mean]
+         shared_out_penalty, shares_of_other_numbers, ratios_of_all_rows, own_slices, half_squares, metric_of_the_mean,
+         averaged_outside, kept_by_each_replica, forgotten_in_each_step]

@@ -193,6 +193,20 @@ class Mistake(NamedTuple):
     line: str
 
 
+def own_weights() -> None:
+    """Each replica trains weights of its own, and no gradient is reduced."""
+    own = [np.zeros(3, np.float32) for _ in range(4)]
+
+    def step(x: Any) -> Any:
+        number = replica().replica_id_in_sync_group
+        own[number] -= 0.1 * (x.T @ (x @ own[number] - 1)) / np.float32(len(x))
+        return x.mean()
+
+    strategy = four()
+    for x in batches(strategy, batch=4):
+        strategy.run(step, (x,))
+
+
 MISTAKES = [
     Mistake(captured_constant, "RD37", "counted 4 times", "CONSTANT)"),
 
@@ -209,5 +223,6 @@ MISTAKES = [
     Mistake(scaled_twice, "RD39", "1/4 of the sum", "/ 8)"),
     Mistake(mean_of_sums, "RD39", "1/4 of the sum", "np.square(x).sum(axis=0)))"),
     Mistake(regularised, "RD37", "4 times as much", "np.square(w)"),
+    Mistake(own_weights, "RD52", "each of 4 replicas changes weights of its own, by a sum", "own[number] -="),
     Mistake(first_part_only, "RD41", "only replica 0's part", "v.assign(x.sum())"),
 ]

@@ -286,6 +286,21 @@ def statistic_outside() -> None:
     reducing("MEAN", lambda rows: rows.std())
 
 
+def nothing_reduced() -> None:
+    strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+    own = [np.zeros(1, np.float32) for _ in range(8)]
+
+    def step(rows: Any) -> Any:
+        number = refdist.get_replica_context().replica_id_in_sync_group
+        error = rows.mean() * own[number] - 1
+        own[number] -= np.float32(0.01) * error * rows.mean()
+        return np.square(error).mean()
+
+    dataset = refdist.data.Dataset.range(16).map(np.float32).batch(8)
+    for rows in strategy.experimental_distribute_dataset(dataset):
+        print(float(strategy.reduce("MEAN", strategy.run(step, (rows,)), axis=None)))
+
+
 OUTSIDE = [(means_summed_outside, "MEANS SUMMED"), (divided_twice_outside, "DIVIDED TWICE"),
            (mean_of_means_outside, "MEAN OF MEANS"), (reduced_twice_outside, "REDUCED TWICE"),
            (statistic_outside, "ROWS OF ONE REPLICA")]
@@ -301,6 +316,12 @@ CAUSES = [
     (counter, "SHARED PYTHON STATE"), (statistic, "ROWS OF ONE REPLICA"), (by_the_replica, "WHICH REPLICA"),
     (batch_of_replicas, "GLOBAL BATCH"),
 ]
+
+
+def test_models_of_which_each_replica_has_its_own_are_told_of() -> None:
+    difference = first(refdist.compare(nothing_reduced, replicas=(1, 2), orders=0))
+    assert (difference.cause, difference.step) == ("NOTHING REDUCED", 2)
+    assert "no replica has met another" in str(difference)
 
 
 def marked(program: Program, mark: str) -> str:

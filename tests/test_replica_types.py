@@ -113,9 +113,10 @@ FOLLOWED = {
     "RD37": lambda: each(four(), lambda x: replica().all_reduce("MEAN", replica().all_reduce("SUM", x.sum(axis=0)))),
     "RD38": lambda: each(four(), sum_and_rows), "RD40": lambda: each(four(), sum_and_rows, rows=5),
     "RD39": lambda: each(four(), lambda x: replica().all_reduce("SUM", x.sum(axis=0))),
-    "RD41": lambda: read_outside(), "RD51": lambda: each(four(), sum_and_rows)}
+    "RD41": lambda: read_outside(), "RD51": lambda: each(four(), sum_and_rows),
+    "RD52": lambda: each(four(), lambda x: replica().all_reduce("MEAN", x.mean(axis=0)))}
 WANTED: dict[str, Any] = {"RD37": SUM_OF_EIGHT, "RD38": MEAN_OF_EIGHT, "RD39": SUM_OF_EIGHT, "RD40": [7.0, 8.0, 9.0],
-                          "RD41": 300.0, "RD51": MEAN_OF_EIGHT}
+                          "RD41": 300.0, "RD51": MEAN_OF_EIGHT, "RD52": MEAN_OF_EIGHT}
 
 
 @pytest.mark.parametrize("code", [code for code, row in refdist.errors.CATALOGUE.items()

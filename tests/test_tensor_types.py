@@ -76,6 +76,36 @@ def test_an_array_of_jax_keeps_the_type_of_what_it_was_made_of() -> None:
     assert "[RD37]" in str(finding.message)
 
 
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize("reduced", [False, True])
+def test_models_of_each_replica_part_where_nothing_is_reduced(optimizer: Any, reduced: bool) -> None:
+    models = [torch.nn.Linear(3, 1) for _ in range(4)]
+    for model in models:
+        model.load_state_dict(models[0].state_dict())
+    optimizers = [optimizer(model.parameters(), lr=0.01) for model in models]
+
+    def step(x: Any) -> None:
+        number = replica().replica_id_in_sync_group
+        optimizers[number].zero_grad()
+        models[number](x).square().mean().backward()
+        if reduced:
+            for parameter in models[number].parameters():
+                parameter.grad = replica().all_reduce("MEAN", parameter.grad)
+        optimizers[number].step()
+
+    def program() -> None:
+        strategy = four()
+        for x in strategy.experimental_distribute_dataset(
+                refdist.data.Dataset.from_tensor_slices(torch.tensor(ROWS)).batch(4)):
+            strategy.run(step, (x,))
+
+    messages = [str(finding.message) for finding in findings(program)]
+    assert len(messages) == (not reduced)
+    if not reduced:
+        assert messages[0].startswith("[RD52] training: each of 4 replicas changes weights of its own, by a mean over")
+        assert "-> gradient (" in messages[0] and "-> a write (" in messages[0]
+
+
 def by_grad(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def compute(x: Any, w: Any) -> Any:
         w = w.detach().clone().requires_grad_()

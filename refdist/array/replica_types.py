@@ -32,6 +32,7 @@ import numpy as np
 from refdist.core import call_site, divisors
 from refdist.core.checks import types as types_are_on
 from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
+from refdist.runtime import Late
 
 _computes_for_the_program = True  # see core/tracebacks
 # What operations of NumPy do; any other is Operation.OTHER.
@@ -127,6 +128,8 @@ class ReplicaType:
 UNKNOWN = ReplicaType(Of.UNKNOWN, "")
 # Of what was filled with zeros: what is added to it first decides.
 ZEROS = ReplicaType(Of.UNKNOWN, "")
+# What is told where a replica changes an array of the program by a value with a type (`own_writes.note`).
+own_write: Late[Callable[[FrameType, Any, ReplicaType], None]] = Late()
 # By what they were derived from.
 _kept: dict[Hashable, ReplicaType] = {}
 
@@ -516,6 +519,8 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
         return out
     # `total += x`, where total was a plain array.
     in_place = type(out[0]) is np.ndarray and method == "__call__" and operands[0] is out[0]
+    if ufunc is np.subtract and (in_place or inputs[0] is out[0]):  # w -= rate * gradient
+        own_write.value(program(frame), out[0], type_of(inputs[1]))
     return typed(out[0], kind) if in_place else out[0]
 
 

@@ -39,6 +39,7 @@ from refdist.array.replica_types import (
     number,
     of_converted,
     of_items,
+    own_write,
     product,
     program,
     reshaped,
@@ -85,6 +86,9 @@ _DRAWING = _names("batch_norm dropout")
 # The same, where the dimension is not that of the rows.
 _ALONG_ITEMS = _names("softmax log_softmax gather take_along_dim index_select cumsum normalize")
 _ZEROS = _names("zeros zeros_like new_zeros zero_")
+# What optimizers, and programs in their place, write to parameters with.
+_UPDATING = _names("""sub_ add_ addcdiv_ addcmul_ lerp_ __isub__ __iadd__ _foreach_add_ _foreach_sub_ _foreach_addcdiv_
+    _foreach_lerp_""")
 _CHOOSING = _names("__getitem__ masked_select")
 _LOSSES = _names("""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
     binary_cross_entropy_with_logits soft_margin_loss""")
@@ -172,6 +176,10 @@ def _mode(torch: Any) -> Any:
         if isinstance(getattr(function, "__self__", None), property):  # so does a dtype, a shape or a device
             return function(*args, **kwargs)
         result = computing(sys._getframe(1))(function, args, kwargs)
+        written = args[0] if name in _UPDATING else None
+        for parameter in written[:1] if isinstance(written, (list, tuple)) else (written,):
+            if type(parameter) is torch.nn.Parameter and parameter.grad is not None:  # an optimizer's step
+                own_write.value(program(sys._getframe(1)), parameter, type_of(parameter.grad))
         for one in (*args, *kwargs.values()):
             if type(one) is torch.nn.Parameter:
                 _know(one)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from refdist import errors, journal, nest, notebook
-from refdist.array import replica_checks, texts
+from refdist.array import own_writes, replica_checks, texts
 from refdist.array.backend import scalar
 from refdist.array.convert import has_dtype
 from refdist.core import call_site, checks, devices, loops, remarks
@@ -133,6 +133,8 @@ class DistributedIterator(Iterator):
                 if not self._count:
                     self._remark_on_no_step()
                 self._ended = True
+                if checks.types.value:
+                    own_writes.remark(len(self._devices))
                 raise
             except ValueError as error:
                 if str(error) != BUSY:

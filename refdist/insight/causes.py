@@ -162,6 +162,10 @@ class Case:
             found.append([x - y for x, y in zip(_items(point.value), then, strict=False)])
         return found[0], found[1]
 
+    def is_never_reduced(self) -> bool:
+        """Whether no replica has met another, and the runs part after the first step."""
+        return self.parting.step > 1 and all(meeting.call.startswith("Strategy.") for meeting in self._all)
+
     def is_divided(self) -> bool:
         """Whether what the first call that differs has given is divided by the number of replicas later."""
         assert self.meeting is not None
@@ -227,6 +231,8 @@ def cause_of(case: Case) -> Cause | None:
 
 def of_dealing(case: Case, deal: Deal, parting: Parting) -> Cause:
     """Why two runs part, where a run with the same rows, dealt otherwise, parts from the second, too."""
+    if deal is not Deal.TO_THE_NEXT_REPLICA and case.is_never_reduced():
+        return _never_reduced(case)
     result = f"{parting.name} is {parting.second} in place of {parting.first}"
     if deal is Deal.TO_THE_NEXT_REPLICA:
         return Cause("WHICH REPLICA", f"{_seen_first(case)}. With each part of the rows given to the next replica, "
@@ -240,10 +246,20 @@ def of_dealing(case: Case, deal: Deal, parting: Parting) -> Cause:
 
 def of_parts(case: Case) -> Cause:
     """Why two runs part, where the second does not if one replica has all rows of each step, and the others none."""
+    if case.is_never_reduced():
+        return _never_reduced(case)
     return Cause("ROWS OF ONE REPLICA", f"{_seen_first(case)}. With all rows on the last replica, and none on the "
                  f"others, {case.parting.name} is what it is on {case.counts[0]}: what a replica computes from a row "
                  "depends on the rows that it has beside it: a statistic of the batch, a norm, a ratio, pairs of rows",
                  "Reduce what it is computed from before that.")
+
+
+def _never_reduced(case: Case) -> Cause:
+    return Cause("NOTHING REDUCED", f"{_seen_first(case)}. The first step is the same, and no replica has met another "
+                 "in it: there is no all_reduce, and no write to a variable that aggregates. So what a replica learns "
+                 "of its rows is known to it alone, and what it has after the first step differs from what the others "
+                 "have", "Reduce the gradients over the replicas before weights are changed, "
+                 "`replica.all_reduce(\"MEAN\", gradient)`; `REFDIST_CHECKS=types` names the line of the write.")
 
 
 def of_reading(case: Case, other: Trial) -> Cause | None:

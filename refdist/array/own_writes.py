@@ -1,0 +1,75 @@
+"""Weights of which each replica has its own, and changes them by its rows while no replica ever meets another.
+
+While the check of types is on it is noted where a replica subtracts from an array, in place, what is computed of its
+rows, and where a parameter of PyTorch whose gradient is that is written to.  At the end of an epoch the weights of all
+replicas are compared: a program that averages them by other means, outside replicas, has equal ones.
+"""
+
+from __future__ import annotations
+
+import weakref
+from types import CodeType, FrameType
+from typing import Any
+
+from refdist import journal
+from refdist.array.convert import on_host
+from refdist.array.replica_types import ReplicaType, own_write
+from refdist.core import call_site, context_stack, remarks
+from refdist.core.rules.replica_types import Of
+from refdist.runtime import Field
+
+_OWN = (Of.SUM, Of.MEAN, Of.DIFFERS)
+_STEPS = 2  # an epoch of one step tells nothing
+
+
+class _Writes:
+    # What the replicas have written at one place of the program.
+    __slots__ = ("code", "count", "kind", "targets")
+
+    def __init__(self, code: CodeType, kind: ReplicaType) -> None:
+        self.code = code
+        self.count = 0
+        self.kind = kind
+        self.targets: dict[int, weakref.ref[Any]] = {}
+
+
+_writes: Field[dict[tuple[int, int], _Writes]] = Field("where replicas have written weights of their own", dict)
+
+
+def note(frame: FrameType, target: Any, kind: ReplicaType) -> None:
+    """Notes that a replica has changed an array in place by a value with this type.
+
+    Args:
+        frame: of the program.
+        target: the array or tensor.
+        kind: of what changed it.
+    """
+    replica = context_stack.frame().replica
+    if kind.of not in _OWN or replica is None or journal.history.value:
+        return
+    here = id(frame.f_code), frame.f_lasti
+    writes = _writes.value.get(here) or _writes.value.setdefault(here, _Writes(frame.f_code, kind))
+    writes.count += 1
+    writes.targets[replica.replica_id_in_sync_group] = weakref.ref(target)
+
+
+def remark(replicas: int) -> None:
+    """Warns of what was noted, where all replicas of this worker have weights that differ; at the end of an epoch."""
+    if journal.history.value or not _writes.value:
+        return
+    for (_, at), writes in _writes.value.items():
+        targets: list[Any] = [target() for target in writes.targets.values()]
+        if len(targets) < replicas or writes.count < _STEPS * replicas or any(target is None for target in targets):
+            continue
+        arrays = [on_host(target.detach() if hasattr(target, "detach") else target) for target in targets]
+        if len({array.tobytes() for array in arrays if array is not None}) < replicas:
+            continue
+        place = call_site.of_one(writes.code, at)
+        remarks.make(
+            "RD52", (place,), "training", f"each of {replicas} replicas changes weights of its own, by "
+            f"{writes.kind.meaning}, and they differ by now: no replica has met another, so nothing was ever reduced. "
+            f"{' -> '.join([*writes.kind.chain(), f'a write ({place})'])}")
+    _writes.value.clear()
+
+
+own_write.value = note
