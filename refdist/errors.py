@@ -401,6 +401,11 @@ CATALOGUE: dict[str, Code] = {
         "replica has met another.",
         "Reduce each gradient before the weights are changed, `gradient = replica.all_reduce(\"MEAN\", gradient)` "
         "where the replicas have equally many rows."),
+    "RD53": Code(
+        "rows and labels that are shuffled apart", DifferenceWarning,
+        "Two arrays or datasets that belong together, row by row, stay together only in one order. Such a program is "
+        "as wrong on one replica, so no comparison finds it. Found with `REFDIST_CHECKS=watch`.",
+        "Shuffle the dataset of pairs."),
 }
 
 

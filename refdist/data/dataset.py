@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.array.backend import current_backend, scalar
+from refdist.core import checks
 from refdist.core.integers import integer
-from refdist.data import files, functions, iterators, mixing, threads, transformations
+from refdist.data import apart, files, functions, iterators, mixing, threads, transformations
 from refdist.data.elements import (
     Numbers,
     Rows,
@@ -123,7 +124,10 @@ class Dataset:
         Source: tf.data.Dataset.from_tensor_slices.
         """
         structure = arrays(tensors)
-        return Dataset(of_rows(Rows(structure), unbatched(spec_of(structure))))
+        spec = unbatched(spec_of(structure))
+        if checks.watch.value:
+            apart.look_at_slices([one for one in nest.flatten(spec) if isinstance(one, TensorSpec)])
+        return Dataset(of_rows(Rows(structure), spec))
 
     @staticmethod
     def from_generator(generator: Callable[..., Iterable[object]], output_types: object = None,
@@ -205,6 +209,8 @@ class Dataset:
         if isinstance(structure, list):  # in an element, a list is an array
             raise errors.error("RD25", "Dataset.zip", "got a list", "Pass a tuple, or the datasets themselves.")
         datasets = _datasets(nest.flatten(structure), "zip")
+        if checks.watch.value:
+            apart.look_at_zip(_pipelines(datasets))
         return _combined(mixing.side_by_side(structure, _pipelines(datasets)), datasets)
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:

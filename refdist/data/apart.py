@@ -1,0 +1,125 @@
+"""Rows and labels that are shuffled apart, for the check `watch`: each in an order of its own, and then paired.
+
+Two datasets of equally many elements that are zipped have been shuffled by seeds that differ; or two arrays of
+equally many rows, which are made one dataset, are each in an order that the same generator drew for it alone, by the
+text of the program.  Elements of the same kind are left alone: two pictures may be paired at random on purpose.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator, Sequence
+
+from refdist.core import call_site, remarks
+from refdist.core.bindings import Part, Program, Text, name_of
+from refdist.core.divisors import INSTALLED, text_of
+from refdist.data.pipeline import Pipeline
+from refdist.data.position import Seeds
+from refdist.data.spec import TensorSpec
+
+_CODE = "RD53"
+_DRAWING = frozenset(("permutation", "shuffle", "randperm", "permuted"))
+_SEEDING = frozenset(("seed", "manual_seed", "set_seed", "set_state", "setstate", "set_rng_state", "set_random_seed"))
+_CONVERTING = frozenset(("array", "asarray", "tensor", "as_tensor", "constant", "convert_to_tensor", "astype"))
+
+
+def look_at_zip(pipelines: Sequence[Pipeline]) -> None:
+    """Warns where `Dataset.zip` pairs the elements of datasets that were shuffled apart."""
+    for i, first in enumerate(pipelines):
+        for second in pipelines[i + 1:]:
+            mine, others = ([source for source in pipeline.sources if isinstance(source, Seeds)]
+                            for pipeline in (first, second))
+            if not mine or not others or {*map(id, mine)} & {*map(id, others)}:
+                continue
+            seeds = [[source.own if source.chosen else None for source in sources] for sources in (mine, others)]
+            alike = seeds[0] == seeds[1] and None not in seeds[0]
+            count = first.facts.cardinality
+            if alike or count < 2 or count != second.facts.cardinality or not _are_of_two_kinds(
+                    first.facts.arrays, second.facts.arrays):
+                continue
+            texts = ["no seed" if numbers[-1] is None else f"the seed {numbers[-1]}" for numbers in seeds]
+            remarks.make(_CODE, call_site.that_led_here(), "Dataset.zip",
+                         f"two datasets of {count} elements are paired that are shuffled apart, with {texts[0]} and "
+                         f"with {texts[1]}: each row gets what belongs to another", "Zip them first, and shuffle the "
+                         "pairs: `Dataset.zip(x, y).shuffle(n)`.")
+            return
+
+
+def look_at_slices(specs: Sequence[TensorSpec]) -> None:
+    """Warns where `Dataset.from_tensor_slices` is given arrays that the program has brought into two orders.
+
+    Args:
+        specs: of the arrays.
+    """
+    site = call_site.that_led_here()
+    if len(specs) != 2 or not _are_of_two_kinds(specs[:1], specs[1:]) or not site or site[0].file.startswith(INSTALLED):
+        return
+    drawn = _drawn(text_of(site[0].file), Part(0, *site[0][1:]))
+    if drawn:
+        file = site[0].file
+        places = [call_site.Place(file, "", line, None, None, None) for line in drawn]
+        remarks.make(_CODE, site, "Dataset.from_tensor_slices",
+                     f"the rows of one array are in the order that is drawn at {places[0]}, those of the other in that "
+                     f"of {places[1]}: each row gets what belongs to another", "Draw one order for both: `order = "
+                     "rng.permutation(len(x)); x, y = x[order], y[order]`; or shuffle the dataset of pairs.")
+
+
+def _are_of_two_kinds(first: Sequence[TensorSpec], second: Sequence[TensorSpec]) -> bool:
+    kinds = [[(spec.dtype, tuple(spec.shape) if spec.shape is not None else None) for spec in specs]
+             for specs in (first, second)]
+    return bool(first) and bool(second) and kinds[0] != kinds[1]
+
+
+@functools.lru_cache(maxsize=64)
+def _drawn(text: Text, part: Part) -> tuple[int, int] | None:
+    # The lines in which the orders of the two arrays of a call are drawn, where these are two orders for certain.
+    try:
+        program = Program([text])
+    except (SyntaxError, ValueError):
+        return None
+    call = program.at(part)
+    if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Tuple):
+        return None
+    drawn = [[*dict.fromkeys(_orders(program, item))] for item in call.args[0].elts]
+    if len(drawn) != 2 or any(len(calls) != 1 for calls in drawn) or drawn[0] == drawn[1]:
+        return None
+    first, second = sorted((calls[0] for calls in drawn), key=lambda node: node.lineno)
+    # Of one generator, so that the second is another order, unless that is seeded in between.
+    texts = {ast.unparse(node.func) for node in (first, second)}
+    between = [node for node in program.nodes() if isinstance(node, ast.Call) and name_of(node.func) in _SEEDING
+               and first.lineno <= node.lineno <= second.lineno]
+    seeded = [keyword for node in (first, second) for keyword in node.keywords
+              if keyword.arg in ("seed", "random_state", "generator")]
+    fresh = any(isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
+                for node in (first, second))
+    return None if len(texts) > 1 or between or seeded or fresh else (first.lineno, second.lineno)
+
+
+def _orders(program: Program, item: ast.expr, depth: int = 4) -> Iterator[ast.Call]:
+    # The calls that have drawn the order of an array: `x[rng.permutation(n)]`, `rng.permutation(x)`, `rng.shuffle(x)`.
+    if not depth:
+        return
+    match item:
+        case ast.Name():
+            for value in program.values(item):
+                yield from _orders(program, value, depth - 1)
+            for node in program.nodes():
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _draws(node.value) and any(
+                        isinstance(one, ast.Name) and program.key(one.id, one) == program.key(item.id, item)
+                        for one in node.value.args):
+                    yield node.value
+        case ast.Subscript(value=value, slice=ast.Call() as order) if _draws(order):
+            yield order
+        case ast.Subscript(slice=ast.Name() as order):
+            yield from (value for value in program.values(order) if isinstance(value, ast.Call) and _draws(value))
+        case ast.Call() if _draws(item):
+            yield item
+        case ast.Call(func=ast.Attribute(value=value, attr="astype")):
+            yield from _orders(program, value, depth - 1)
+        case ast.Call(args=[value, *_]) if name_of(item.func) in _CONVERTING:
+            yield from _orders(program, value, depth - 1)
+
+
+def _draws(call: ast.Call) -> bool:
+    return name_of(call.func) in _DRAWING
