@@ -1,7 +1,8 @@
 """Runs the trainers that live on the level `trainer`, and prints docs/trainers.md; `make trainers` runs it.
 
-What is done is not done again: an environment is made where it is not there, or its list of packages has changed, and a
-trainer is run where its verdicts (docs/trainers/NAME.json) are not those of its program, its packages and the clauses.
+What is done is not done again: an environment is made where it is not there, or its list of packages has changed, and
+a trainer is run on all clauses where its verdicts (docs/trainers/NAME.json) are not those of its program and its
+packages, and else on those clauses alone that are new or whose jobs or check have changed.
 The page is printed from the verdicts, and from `docs/trainers/findings.toml`, which says of every cell that is WRONG or
 errored what the library's own documentation promises, whose fault it is, and which program shows it without refdist.
 
@@ -101,15 +102,34 @@ SHARED = "trainer_jobs"  # what they all need
 SIGNS = {"right": "·", "WRONG": "**W**", "errored": "**E**", "documented": "D", "unsupported": "-", "stale": "**S**"}
 
 
+def short(*parts: object) -> str:
+    """A digest."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def read_checks() -> tuple[list[str], dict[str, str]]:
+    """What all checks have in common, and each check, by its name."""
+    nodes = ast.parse((ROOM / "checks.py").read_text(encoding="utf-8")).body
+    checks = {node.name.replace("_", "-"): node for node in nodes
+              if isinstance(node, ast.FunctionDef) and node.decorator_list}
+    return ([ast.dump(node) for node in nodes if node not in checks.values()],
+            {name: ast.dump(node) for name, node in checks.items()})
+
+
+def digest_of_clause(clause: clauses.Clause) -> str:
+    """What a verdict depends on beside the trainer: the jobs and the check of its clause."""
+    return short(clause.jobs, clause.check, clause.hang, read_checks()[1][clause.check])
+
+
 def digest(name: str) -> str:
-    """What a trainer's verdicts depend on: a change that is not one of comments alone is another digest."""
+    """What all verdicts on a trainer depend on: a change that is not one of comments alone is another digest."""
     trainer = TRAINERS[name]
-    files = [ROOM / f"{part}.py" for part in ("clauses", "jobs", "reference", "checks", "verdicts", "runner")]
+    files = [ROOM / f"{part}.py" for part in ("jobs", "reference", "verdicts", "runner")]
     files += [ROOM / "testees" / f"{part}.py" for part in (name, SHARED, *trainer.shared)]
     if name.startswith("refdist_"):
         files += sorted(path for folder in REFDIST for path in folder.rglob("*.py"))
     programs = [ast.dump(ast.parse(path.read_text(encoding="utf-8"))) for path in files]
-    return hashlib.sha256(repr((programs, trainer.start, versions(trainer))).encode()).hexdigest()[:16]
+    return short(programs, read_checks()[0], trainer.start, versions(trainer))
 
 
 def environment(name: str) -> Path:
@@ -128,19 +148,25 @@ def environment(name: str) -> Path:
 
 
 def judge(name: str) -> None:
-    """Runs a trainer, and writes its verdicts, if those that there are have other sources."""
+    """Runs a trainer on the clauses without a verdict, or with one of other sources, and writes its verdicts."""
     file, trainer, sources = FOLDER / f"{name}.json", TRAINERS[name], digest(name)
-    if file.exists() and json.loads(file.read_text(encoding="utf-8"))["of"] == sources:
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"of": ""}
+    rows = before["verdicts"] if before["of"] == sources else {}
+    digests = {clause.name: digest_of_clause(clause) for clause in clauses.CLAUSES}
+    asked = [clause for clause in clauses.CLAUSES if rows.get(clause.name, {}).get("of") != digests[clause.name]]
+    if not asked and list(rows) == list(digests):
         return
     programs = environment(trainer.environment)
     os.environ |= {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    begun, todo = time.monotonic(), clauses.jobs()
+    begun, names = time.monotonic(), {clause.name for clause in asked}
+    todo = [job for job in clauses.jobs() if job["clause"] in names]
     results = runner.run(f"{trainer.start} {ROOM / 'testees' / f'{name}.py'}", todo, LIMIT)
-    judged = verdicts.judge(clauses.CLAUSES, todo, results)
+    judged = verdicts.judge(asked, todo, results)
     print(f"{trainer.title}, {time.monotonic() - begun:.0f} s", *table.table(judged), sep="\n", flush=True)
-    file.write_text(json.dumps({"of": sources, "verdicts": {
-        verdict.clause: {"outcome": verdict.outcome, "message": verdict.message} for verdict in judged}}, indent=1,
-        ensure_ascii=False) + "\n", encoding="utf-8")
+    rows |= {verdict.clause: {"of": digests[verdict.clause], "outcome": verdict.outcome, "message": verdict.message}
+             for verdict in judged}
+    file.write_text(json.dumps({"of": sources, "verdicts": {clause: rows[clause] for clause in digests}}, indent=1,
+                               ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def verdicts_of(name: str) -> dict[str, dict[str, str]]:
@@ -156,8 +182,8 @@ def red(name: str) -> Iterator[str]:
 
 def findings() -> list[dict[str, Any]]:
     """What was found of the cells that are red."""
-    every: list[dict[str, Any]] = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8"))["finding"]
-    return every
+    found: list[dict[str, Any]] = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8"))["finding"]
+    return found
 
 
 def versions(trainer: Trainer) -> str:
@@ -197,15 +223,21 @@ def _page(done: Sequence[str], numbers: dict[str, int]) -> Iterator[str]:
         yield f"### {finding['title']}\n"
         for name, clause in cells:
             yield f"- {TRAINERS[name].title}, `{clause}`: {verdicts_of(name)[clause]['message']}"
-        yield f"\n{finding['text'].strip()}\n"
-        if finding.get("promise"):
-            yield f"*Promised*: {finding['promise'].strip()}\n"
-        shown = [f"[`{file}`](../conformance/trainers/evidence/{file})" for file in finding["evidence"]]
-        yield f"*Whose*: {finding['whose']}" + (f". *Shown by* {', '.join(shown)}" if shown else "") + ".\n"
+        yield ""
+        yield from _explained(finding)
     yield "## What is documented\n\nThe page that each program names for what it does otherwise.\n"
     yield from _grouped(done, "documented", lambda message: _link(message.rpartition("(")[2].rstrip(")")))
     yield "\n## What cannot be done\n"
     yield from _grouped(done, "unsupported", lambda message: message)
+
+
+def _explained(finding: dict[str, Any]) -> Iterator[str]:
+    """What a finding says, the promise that it is held against, whose fault it is, and what shows it."""
+    yield f"{finding['text'].strip()}\n"
+    if finding.get("promise"):
+        yield f"*Promised*: {finding['promise'].strip()}\n"
+    shown = [f"[`{file}`](../conformance/trainers/evidence/{file})" for file in finding["evidence"]]
+    yield f"*Whose*: {finding['whose']}" + (f". *Shown by* {', '.join(shown)}" if shown else "") + ".\n"
 
 
 def _link(page: str) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from refdist.conformance.trainers.runner import Result
 
 ROOT = Path(__file__).parent.parent
 EVIDENCE = ROOT / "conformance" / "trainers" / "evidence"
@@ -65,6 +69,27 @@ def test_a_change_of_refdist_makes_the_verdicts_on_its_own_trainers_anew_and_no_
     assert commented == before
     assert {name for name in changed if changed[name] != before[name]} \
         == {"refdist_numpy", "refdist_torch", "refdist_jax", "refdist_keras"}
+
+
+def test_a_trainer_is_run_again_on_those_clauses_alone_that_have_changed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[set[str]] = []
+
+    def run(command: str, jobs: Any, limit: float) -> dict[int, Result]:
+        runs.append({job["clause"] for job in jobs})
+        return {job["id"]: Result(unsupported="for a test") for job in jobs}
+
+    for name in ("PATH", "OMP_NUM_THREADS"):  # which are set where a trainer is run
+        monkeypatch.setenv(name, os.environ.get(name, "1"))
+    monkeypatch.setattr(PRINTING, "FOLDER", tmp_path)
+    monkeypatch.setattr(PRINTING, "environment", lambda name: tmp_path)
+    monkeypatch.setattr(PRINTING.runner, "run", run)
+    first, *others = PRINTING.clauses.CLAUSES
+    for changed in (first, first, dataclasses.replace(first, jobs=first.jobs[:1]), dataclasses.replace(first, rule="")):
+        monkeypatch.setattr(PRINTING.clauses, "CLAUSES", (changed, *others))
+        PRINTING.judge("ddp")
+    assert runs == [{first.name, *(clause.name for clause in others)}, {first.name}, {first.name}]
+    assert list(PRINTING.verdicts_of("ddp")) == [first.name, *(clause.name for clause in others)]
 
 
 def test_the_page_is_that_of_the_verdicts() -> None:

@@ -160,7 +160,7 @@ class Trainer:
                                if "/moving_" not in name}, np.array([]))
 
     def dropout(self, seed: int, replica: int) -> Any:
-        return np.random.default_rng([seed, replica])
+        return np.random.default_rng([seed, self.steps, replica])
 
     def accumulated(self, replica: int, parts: list[Part]) -> Part:
         """The part of a step of a replica, from those of its batches."""
@@ -346,7 +346,7 @@ class TrainsOnAllRowsEverywhere(Trainer):
         return [batch for _ in self.replicas]
 
     def dropout(self, seed: int, replica: int) -> Any:
-        return np.random.default_rng(seed)
+        return np.random.default_rng([seed, self.steps])
 
 
 class TrainsOnTheFirstReplica(Trainer):
@@ -461,6 +461,21 @@ class AveragesMetricsOfBatches(Trainer):
 # What is added to a gradient, and how it is accumulated and clipped
 
 
+class NeverResetsMetrics(Trainer):
+    seen: tuple[Any, ...] = ()
+
+    def metric(self, errors: Any) -> float:
+        self.seen += tuple(errors)
+        return super().metric(self.seen)
+
+
+class EvaluatesFullBatches(Trainer):
+    """A loader with drop_last, which was made for training."""
+
+    def validation(self, rows: Any) -> Any:
+        return [batch for batch in super().validation(rows) if sum(map(len, batch)) == self.job["batch"]]
+
+
 class RegularizesOnEveryReplica(Trainer):
     def regularized(self, replica: int, gradient: Any) -> Any:
         for _ in self.replicas:
@@ -471,6 +486,15 @@ class RegularizesOnEveryReplica(Trainer):
 class WeighsTokensByRows(Trainer):
     def shares(self, parts: list[Part]) -> list[float]:
         return [float(len(part.errors)) for part in parts]
+
+
+class CountsMaskedTokens(Trainer):
+    """A mask makes losses 0, and their mean is one over all tokens, padding included."""
+
+    def gradient(self, parts: list[Part]) -> Any:
+        mask = self.job["rows"]["mask"]
+        share = np.sum(mask) / np.size(mask) if mask else 1.0
+        return {name: part * share for name, part in super().gradient(parts).items()}
 
 
 class AddsBatches(Trainer):
@@ -486,6 +510,21 @@ class KeepsWhatWasAccumulated(Trainer):
             gradient = {name: part + self.kept[name] for name, part in gradient.items()}
         self.kept = gradient
         return gradient
+
+
+class KeepsWhatTheOthersAccumulated(Trainer):
+    """The first process alone resets its gradients, after its step."""
+
+    kept: Any = None
+
+    def accumulated(self, replica: int, parts: list[Part]) -> Part:
+        whole = super().accumulated(replica, parts)
+        if replica and self.job["accumulate"] > 1:
+            if self.kept:
+                gradient = {name: part + self.kept[name] for name, part in whole.gradient.items()}
+                whole = whole._replace(gradient=gradient)
+            self.kept = whole.gradient
+        return whole
 
 
 class DividesByTheExpectedNumberOfBatches(Trainer):
@@ -529,6 +568,29 @@ class ClipsEachBatch(Trainer):
         return super().accumulated(replica, parts)
 
 
+class RegularizesEveryBatch(Trainer):
+    def regularized(self, replica: int, gradient: Any) -> Any:
+        for _ in range(self.job["accumulate"]):
+            gradient = super().regularized(replica, gradient)
+        return gradient
+
+
+class ClipsByTheNormOfAShard(Trainer):
+    """Parameters are sharded, and each replica knows the norm of its shard alone."""
+
+    def clipped(self, gradient: Any) -> Any:
+        shards = [dict(list(gradient.items())[replica::len(self.replicas)]) for replica in self.replicas]
+        clipped = super().clipped
+        return {name: part for shard in shards for name, part in clipped(shard).items()}
+
+
+class ClipsScaledGradients(Trainer):
+    def clipped(self, gradient: Any) -> Any:
+        scale = self.scales[0] or 1.0
+        clipped = super().clipped({name: part * scale for name, part in gradient.items()})
+        return {name: part / scale for name, part in clipped.items()}
+
+
 # Layers
 
 
@@ -539,7 +601,12 @@ class KeepsStatisticsOfTheFirstReplica(Trainer):
 
 class DropsAlike(Trainer):
     def dropout(self, seed: int, replica: int) -> Any:
-        return np.random.default_rng(seed)
+        return np.random.default_rng([seed, self.steps])
+
+
+class DropsAlikeInEveryStep(Trainer):
+    def dropout(self, seed: int, replica: int) -> Any:
+        return np.random.default_rng([seed, replica])
 
 
 class AveragesThoseThatUsedAWeight(Trainer):
@@ -618,6 +685,16 @@ class LosesTheGradientOfATie(Trainer):
 class MovesTheScheduleByReplicas(Trainer):
     def decays(self) -> int:
         return len(self.replicas)
+
+
+class MovesTheScheduleByBatches(Trainer):
+    def decays(self) -> int:
+        return self.job["accumulate"]  # type: ignore[no-any-return]
+
+
+class MovesTheScheduleByEpochs(Trainer):
+    def decays(self) -> int:
+        return int(self.steps % -(-len(self.job["rows"]["x"]) // (self.job["batch"] * self.job["accumulate"])) == 0)
 
 
 class LeavesOutAStepAlone(Trainer):

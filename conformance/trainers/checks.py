@@ -243,18 +243,21 @@ def metrics(job: Job, expected: Answer, result: Result) -> str:
 def dropped(job: Job, expected: Answer, result: Result) -> str:
     """Of two rows of ones, some columns are dropped in one and not in the other.
 
-    A weight has moved by 1 for each row in which its column is not dropped.  Of 64 columns 32 are dropped in one of
-    the rows, with a standard deviation of 4; fewer than 8, or more than 56, are not found by chance.
+    A weight has moved, for each row in which its column is not dropped, by as much as by both rows without dropout.  Of
+    64 columns 32 are dropped in one of the rows, with a standard deviation of 4; fewer than 8, or more than 56, are not
+    found by chance.
     """
     moved = weights_of(result.whole.get("weights"), expected.weights, "the")["dense/kernel"]
+    moved = moved / expected.weights["dense/kernel"]
     counts = [int((np.abs(moved - times) < TOLERANCE).sum()) for times in range(3)]
     if sum(counts) < moved.size:
         strange = moved[~(np.min([np.abs(moved - times) for times in range(3)], axis=0) < TOLERANCE)][0]
-        return f"a weight has moved by {strange:.6g}, and by 0, 1 or 2 is right"
+        return f"a weight has moved by {strange:.6g} times what a row moves it by, and 0, 1 or 2 is right"
     if 8 <= counts[1] <= moved.size - 8:
         return ""
+    both = "the two replicas have" if job["replicas"] > 1 else "both steps have"
     if counts[1] == 0:
-        return "the two replicas have dropped the same columns"
+        return f"{both} dropped the same columns"
     return f"{counts[1]} of {moved.size} columns are dropped in one row only, and about half is right"
 
 

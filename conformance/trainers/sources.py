@@ -94,6 +94,11 @@ SHARED_LAYERS = Source(KERAS + "guides/functional_api/", "Shared layers", "A lay
 SYNCHRONIZED = Source(KERAS_BATCH_NORM, "synchronized", "With True, the statistics are those of the global batch, in "
                       "each step.")
 
+AT_EACH_STEP = Source(KERAS + "api/layers/regularization_layers/dropout/", "Dropout class", "What is dropped is drawn "
+                      "at each step of training.")
+RESET = Source(KERAS + "api/metrics/base_metric/", "reset_state method", "The state of a metric is reset between "
+               "epochs.")
+
 # PyTorch
 
 AVERAGED = Source(DDP, "first note on M nodes", "With a loss that is a mean, the gradient is that of one node with all "
@@ -111,6 +116,8 @@ CLIP_NORM = Source(TORCH + "generated/torch.nn.utils.clip_grad_norm_.html", "des
 CLIP_LAST = Source(AMP, "Gradient accumulation", "Gradients are clipped after all of a step have been accumulated.")
 EFFECTIVE_BATCH = Source(AMP, "Gradient accumulation", "The effective batch is the batches of all iterations and all "
                          "processes; step and scale are decided for the whole.")
+UNSCALED = Source(AMP, "Gradient clipping", "Gradients are unscaled before they are clipped: a limit holds for "
+                  "gradients without the scale.")
 SKIPPED = Source(AMP, "Typical Mixed Precision Training", "Where a gradient is not finite the optimizer's step is left "
                  "out.")
 REPEATED = Source(TORCH + "sparse.html", "Uncoalesced sparse COO tensors", "Values at the same place of a sparse "

@@ -25,7 +25,9 @@ def record(rows):
 
 def of_layers(job):
     kinds = {layer["kind"] for layer in job["model"]}
-    return LOCAL if "batch_norm" in kinds else SEEDS if "dropout" in kinds else caveat(job)
+    if "dropout" in kinds and job["replicas"] > 1:
+        return SEEDS
+    return LOCAL if "batch_norm" in kinds else caveat(job)
 
 
 def replicas(variable):
