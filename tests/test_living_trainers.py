@@ -113,7 +113,7 @@ def test_every_red_cell_has_been_read_and_every_finding_is_of_a_red_cell() -> No
 
 
 def test_the_programs_that_show_a_finding_know_nothing_of_refdist() -> None:
-    shown = {file for finding in PRINTING.findings() for file in finding["evidence"]}
+    shown = {file for kind in ("finding", "met") for finding in PRINTING.findings(kind) for file in finding["evidence"]}
     programs = {path.name: path.read_text(encoding="utf-8") for path in EVIDENCE.glob("*.py")}
     assert shown == {name for name in programs if not name.endswith("_model.py")}
     for program in programs.values():
