@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from refdist.core import call_site, remarks
 from refdist.core.bindings import Part, Program, Text, name_of
-from refdist.core.divisors import INSTALLED, text_of
+from refdist.core.divisors import text_of
 from refdist.data.pipeline import Pipeline
 from refdist.data.position import Seeds
 from refdist.data.spec import TensorSpec
@@ -28,11 +28,11 @@ def look_at_zip(pipelines: Sequence[Pipeline]) -> None:
     """Warns where `Dataset.zip` pairs the elements of datasets that were shuffled apart."""
     for i, first in enumerate(pipelines):
         for second in pipelines[i + 1:]:
-            mine, others = ([source for source in pipeline.sources if isinstance(source, Seeds)]
+            own, others = ([source for source in pipeline.sources if isinstance(source, Seeds)]
                             for pipeline in (first, second))
-            if not mine or not others or {*map(id, mine)} & {*map(id, others)}:
+            if not own or not others or {*map(id, own)} & {*map(id, others)}:
                 continue
-            seeds = [[source.own if source.chosen else None for source in sources] for sources in (mine, others)]
+            seeds = [[source.own if source.chosen else None for source in sources] for sources in (own, others)]
             alike = seeds[0] == seeds[1] and None not in seeds[0]
             count = first.facts.cardinality
             if alike or count < 2 or count != second.facts.cardinality or not _are_of_two_kinds(
@@ -53,7 +53,8 @@ def look_at_slices(specs: Sequence[TensorSpec]) -> None:
         specs: of the arrays.
     """
     site = call_site.that_led_here()
-    if len(specs) != 2 or not _are_of_two_kinds(specs[:1], specs[1:]) or not site or site[0].file.startswith(INSTALLED):
+    if len(specs) != 2 or not _are_of_two_kinds(specs[:1], specs[1:]) or not site or (
+            site[0].file.startswith(call_site.INSTALLED)):
         return
     drawn = _drawn(text_of(site[0].file), Part(0, *site[0][1:]))
     if drawn:
@@ -106,8 +107,8 @@ def _orders(program: Program, item: ast.expr, depth: int = 4) -> Iterator[ast.Ca
                 yield from _orders(program, value, depth - 1)
             for node in program.nodes():
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _draws(node.value) and any(
-                        isinstance(one, ast.Name) and program.key(one.id, one) == program.key(item.id, item)
-                        for one in node.value.args):
+                        isinstance(name, ast.Name) and program.key(name.id, name) == program.key(item.id, item)
+                        for name in node.value.args):
                     yield node.value
         case ast.Subscript(value=value, slice=ast.Call() as order) if _draws(order):
             yield order

@@ -122,13 +122,12 @@ def array_as_the_dataset() -> None:
 
 
 def shuffled_apart() -> None:
-    # Rows and labels are shuffled with different seeds, on one replica as on four.  Pairs that do not belong together
-    # may be meant, as pictures of two styles are, so that nothing in the program says that it is wrong.
+    # Rows and labels are shuffled with different seeds, on one replica as on four, so that no comparison finds it.
     strategy = four()
     rows = Dataset.from_tensor_slices(ROWS).shuffle(8, seed=1)
     labels = Dataset.from_tensor_slices(ROWS[:, 0]).shuffle(8, seed=2)
     w = weights(strategy, Aggregation.SUM)
-    for batch in strategy.experimental_distribute_dataset(Dataset.zip((rows, labels)).batch(8)):
+    for batch in strategy.experimental_distribute_dataset(Dataset.zip((rows, labels)).batch(8)):  # here
         strategy.run(lambda batch: w.assign_sub(0.01 * (batch[0] * batch[1][:, None]).sum(axis=0)), (batch,))
 
 
@@ -164,7 +163,7 @@ MISTAKES = [
     (39, function_that_does_not_shard, "warns RD50"),
     (46, sharded_twice, "warns RD50"),
     (47, array_as_the_dataset, "raises RD25"),
-    (0, shuffled_apart, "missed"),
+    (0, shuffled_apart, "warns RD53"),
     (0, remainder_is_lost, "compare ROWS NEVER SEEN"),
     (0, batch_counted_twice, "warns RD38"),
 ]
