@@ -395,7 +395,9 @@ PRINTED = {
     "stream.buffer.write(b'a '); print('b', file=stream)": ["a ", "b\n"],
     "stream.write('x' * 3000 + '\\n' + 'y' * 900 + '\\n')": ["x" * 3000 + "\n" + "y" * 900 + "\n"],
     "log[number].warning('a\\nb')": ["a\nb\n"],
-    "library.printf(b'a\\nb\\n') if number == 1 else stream.write('a\\nb\\n')": ["a\nb\n"],
+    "for _ in '123': library.printf(b'a\\nb\\n') if number == 1 else stream.write('a\\nb\\n')": ["a\nb\n"] * 3,
+    "library.printf(b'x' * 3000 + b'\\ny\\n') if number == 1 else stream.write('x' * 3000 + '\\ny\\n')":
+        ["x" * 3000 + "\ny\n"],
     "thread = threading.Thread(target=print, args=('c',), kwargs={'file': stream}); print('a', end=' ', file=stream); "
     "thread.start(); thread.join(); print('b', file=stream)": ["c\n", "a b\n"],
 }

@@ -23,7 +23,8 @@ from greenlet import getcurrent
 from refdist.backends.mpi import pipes
 
 _ROOM_SECONDS = 10.0  # how long a text waits for room; where nobody reads, a full pipe stops the writer in any case
-_LINE_BUFFERED = 1  # _IOLBF of stdio.h
+_FULLY_BUFFERED, _LINE_BUFFERED = 0, 1  # _IOFBF and _IOLBF of stdio.h
+_buffer = ctypes.create_string_buffer(pipes.MOST)  # of C's stdout, to the end of the process
 
 
 def print_whole_texts() -> None:
@@ -37,7 +38,13 @@ def print_whole_texts() -> None:
             vars(stream).update(write=whole.write, flush=whole.flush)
     with contextlib.suppress(AttributeError, ValueError):  # a C library that has other names
         library = ctypes.CDLL(None)
-        library.setvbuf(ctypes.c_void_p.in_dll(library, "stdout"), None, _LINE_BUFFERED, io.DEFAULT_BUFFER_SIZE)
+        stdout, purge = ctypes.c_void_p.in_dll(library, "stdout"), library["__fpurge"]
+        library.fflush(stdout)
+        # glibc keeps the lines of one call together only in a buffer of ours that has been written to.
+        library.setvbuf(stdout, _buffer, _FULLY_BUFFERED, len(_buffer))
+        library.putchar(ord(" "))
+        purge(stdout)
+        library.setvbuf(stdout, _buffer, _LINE_BUFFERED, len(_buffer))
 
 
 def flush() -> None:
