@@ -29,11 +29,11 @@ func fail(kind, message string) { panic(failure{kind, message}) }
 func attempt(act func()) (wrong *failure) {
 	defer func() {
 		if raised := recover(); raised != nil {
-			found, ours := raised.(failure)
+			failed, ours := raised.(failure)
 			if !ours {
-				found = failure{"crash", fmt.Sprint(raised)}
+				failed = failure{"crash", fmt.Sprint(raised)}
 			}
-			wrong = &found
+			wrong = &failed
 		}
 	}()
 	act()
@@ -174,7 +174,7 @@ func runAll(count int, body function, args []any) any {
 		}()
 	}
 	ended.Wait()
-	if lacks := slices.IndexFunc(r.wrong, func(one failure) bool { return one.kind == "skip" }); lacks >= 0 {
+	if lacks := slices.IndexFunc(r.wrong, func(raised failure) bool { return raised.kind == "skip" }); lacks >= 0 {
 		panic(r.wrong[lacks])
 	}
 	if len(r.wrong) > 0 {
@@ -195,24 +195,24 @@ func runAll(count int, body function, args []any) any {
 type object = map[string]any
 type program struct{ replicas int }
 
-func known(thing object, keys ...string) {
-	for key := range thing {
+func known(description object, keys ...string) {
+	for key := range description {
 		if !slices.Contains(keys, key) {
 			fail("skip", "the key "+key)
 		}
 	}
 }
 
-func items(tree any) []any { found, _ := tree.([]any); return found }
+func items(tree any) []any { list, _ := tree.([]any); return list }
 
 func (p *program) steps(steps []any, values map[any]any, i int, in *run) {
-	for _, one := range steps {
-		step := one.(object)
+	for _, item := range steps {
+		step := item.(object)
 		known(step, "call", "method", "get", "operator", "args", "kwargs", "id", "is")
 		name, args := "", []any{}
 		for _, kind := range []string{"call", "method", "get", "operator"} {
-			if what, there := step[kind]; there {
-				name = fmt.Sprint(kind, " ", what)
+			if operation, there := step[kind]; there {
+				name = fmt.Sprint(kind, " ", operation)
 			}
 		}
 		for _, tree := range items(step["args"]) {
@@ -289,14 +289,14 @@ func (p *program) value(tree any, values map[any]any) any {
 		case kind == "name" && content == "strategy":
 			return p
 		case kind == "ints" || kind == "floats" || kind == "list" || kind == "tuple":
-			found := []any{}
+			list := []any{}
 			for _, item := range items(content) {
 				if kind == "ints" || kind == "floats" {
 					item = object{kind[:len(kind)-1]: item}
 				}
-				found = append(found, p.value(item, values))
+				list = append(list, p.value(item, values))
 			}
-			return found
+			return list
 		}
 		fail("skip", "the value "+kind)
 	}
@@ -317,12 +317,12 @@ func (p *program) call(body object, outer map[any]any, i int, in *run, args []an
 }
 
 // A value as a result.
-func told(value any) any {
+func asResult(value any) any {
 	switch value := value.(type) {
 	case perReplica:
 		parts := []any{}
 		for _, part := range value {
-			parts = append(parts, told(part))
+			parts = append(parts, asResult(part))
 		}
 		return object{"per_replica": parts}
 	case array:
@@ -343,15 +343,15 @@ func answer(asked object) object {
 	}
 	p := &program{int(asked["strategy"].(object)["replicas"].(float64))}
 	values, pairs := map[any]any{}, []any{}
-	for _, one := range items(programs[0]) {
-		statement := one.(object)
+	for _, item := range items(programs[0]) {
+		statement := item.(object)
 		number := statement["statement"]
 		observed := slices.Contains(items(asked["observe"]), number)
 		var result any
 		wrong := attempt(func() {
 			p.steps(items(statement["steps"]), values, 0, nil)
 			if observed {
-				result = told(p.value(statement["value"], values))
+				result = asResult(p.value(statement["value"], values))
 			}
 		})
 		if wrong != nil && wrong.kind == "skip" {

@@ -25,7 +25,7 @@ class PerReplica {
 
 function constant(value) {
   const numbers = Array.isArray(value) ? value : [value];
-  const types = [...new Set(numbers.map((one) => typeof one))].join();
+  const types = [...new Set(numbers.map((number) => typeof number))].join();
   const dtype = { bigint: "int32", number: "float32" }[types] ?? fail("skip", "arrays of other values");
   return new Tensor(dtype, Array.isArray(value) ? [numbers.length] : [], numbers);
 }
@@ -53,7 +53,7 @@ class Run {
 
   async replica(i, body, args) {
     try {
-      return await body(i, this, args.map((one) => (one instanceof PerReplica ? one.parts[i] : one)));
+      return await body(i, this, args.map((arg) => (arg instanceof PerReplica ? arg.parts[i] : arg)));
     } catch (error) {
       this.errors.push(error);
     } finally {
@@ -68,13 +68,13 @@ async function run(count, body, args = []) {
   const results = await Promise.all([...Array(count).keys()].map((i) => started.replica(i, body, args)));
   const error = started.errors.find(({ kind }) => kind === "skip") ?? started.errors[0];
   if (error) throw error;
-  if (!results.every((one) => one instanceof Tensor)) fail("skip", "replicas that return anything but arrays");
+  if (!results.every((result) => result instanceof Tensor)) fail("skip", "replicas that return anything but arrays");
   return count === 1 ? results[0] : new PerReplica(results);
 }
 
 // The steps of a case. `i` is the number of the replica that carries them out, in a `run`; both are left out outside.
-function known(thing, ...keys) {
-  for (const key of Object.keys(thing)) if (!keys.includes(key)) fail("skip", `the key ${key}`);
+function known(description, ...keys) {
+  for (const key of Object.keys(description)) if (!keys.includes(key)) fail("skip", `the key ${key}`);
 }
 
 class Program {
@@ -84,10 +84,10 @@ class Program {
     for (const step of steps) {
       known(step, "call", "method", "get", "operator", "args", "kwargs", "id", "is");
       const { args = [], kwargs = {}, id, is } = step;
-      const kind = ["call", "method", "get", "operator"].find((one) => one in step);
-      const given = [...args, ...Object.values(kwargs)].map((one) => this.value(one, values));
-      const result = await this.step([kind, step[kind], ...Object.keys(kwargs)].join(" "), given, i, running);
-      if (is !== undefined && JSON.stringify(told(result)) !== JSON.stringify(is)) throw new Error("another way");
+      const kind = ["call", "method", "get", "operator"].find((key) => key in step);
+      const passed = [...args, ...Object.values(kwargs)].map((tree) => this.value(tree, values));
+      const result = await this.step([kind, step[kind], ...Object.keys(kwargs)].join(" "), passed, i, running);
+      if (is !== undefined && JSON.stringify(asResult(result)) !== JSON.stringify(is)) throw new Error("another way");
       values.set(id, result);
     }
   }
@@ -112,7 +112,7 @@ class Program {
     const kinds = {
       literal: () => content, ref: () => values.get(content),
       int: () => BigInt(content), ints: () => content.map(BigInt), float: () => content, floats: () => content,
-      list: () => content.map((one) => this.value(one, values)), tuple: () => kinds.list(),
+      list: () => content.map((item) => this.value(item, values)), tuple: () => kinds.list(),
       function: () => (i, running, args) => this.call(content.bodies, new Map(values), i, running, args),
       name: () => (content === "strategy" ? this : fail("skip", `the name ${content}`)),
     };
@@ -132,8 +132,8 @@ class Program {
 }
 
 // A value as a result.
-function told(value) {
-  if (value instanceof PerReplica) return { per_replica: value.parts.map(told) };
+function asResult(value) {
+  if (value instanceof PerReplica) return { per_replica: value.parts.map(asResult) };
   if (typeof value === "bigint") return { int: Number(value) };
   if (!(value instanceof Tensor)) fail("skip", "other results than arrays and integers");
   const data = value.data.map(Number);
@@ -147,7 +147,7 @@ async function answer({ strategy, observe, programs, only_python }) {
   for (const { statement, steps, value = null } of programs[0]) {
     try {
       await program.steps(steps, values);
-      if (observe.includes(statement)) pairs.push([statement, told(program.value(value, values))]);
+      if (observe.includes(statement)) pairs.push([statement, asResult(program.value(value, values))]);
     } catch ({ kind = "crash", message }) {
       if (kind === "skip") return { skip: message };
       pairs.push([statement, { error: kind, message }]);
@@ -160,7 +160,7 @@ async function answer({ strategy, observe, programs, only_python }) {
 (async () => {
   for await (const line of require("readline").createInterface({ input: process.stdin })) {
     const { id, case: asked } = JSON.parse(line); // the first line asks nothing: the suite says who it is
-    const said = asked ? { id, ...await answer(asked) } : { protocol: 1, name: "mine", version: "0.1", has: HAS };
-    process.stdout.write(`${JSON.stringify(said)}\n`);
+    const message = asked ? { id, ...await answer(asked) } : { protocol: 1, name: "mine", version: "0.1", has: HAS };
+    process.stdout.write(`${JSON.stringify(message)}\n`);
   }
 })();

@@ -56,7 +56,7 @@ local function run(count, body, args)
   local replicas, results, failure, total, wrong, given = {}, setmetatable({}, PerReplica), nil, nil, nil, nil
   for i = 1, count do
     local own = {}
-    for n, one in ipairs(args or {}) do own[n] = is(PerReplica, one) and one[i] or one end
+    for n, arg in ipairs(args or {}) do own[n] = is(PerReplica, arg) and arg[i] or arg end
     replicas[i] = coroutine.create(function() return body(i - 1, own) end)
   end
   repeat -- until all replicas have ended; each goes on to its next call
@@ -90,9 +90,9 @@ local function decoded(text)
   local at = 1
   local function token(pattern)
     at = text:find("%S", at)
-    local found = text:match("^" .. pattern, at)
-    at = at + #(found or "")
-    return found
+    local matched = text:match("^" .. pattern, at)
+    at = at + #(matched or "")
+    return matched
   end
   local function quoted() -- behind the first quote
     local from, stop, char = at, nil, nil
@@ -112,18 +112,18 @@ local function decoded(text)
       if word then return WORDS[word] end
       return tonumber(token("[-+.%deE]+"))
     end
-    local found = char == "[" and list({}) or {}
-    if token(char == "[" and "%]" or "}") then return found end
+    local container = char == "[" and list({}) or {}
+    if token(char == "[" and "%]" or "}") then return container end
     repeat
-      local key = #found + 1
+      local key = #container + 1
       if char == "{" then
         token('"')
         key = quoted()
         token(":")
       end
-      found[key] = value()
+      container[key] = value()
     until token("[,%]}]") ~= ","
-    return found
+    return container
   end
   return value()
 end
@@ -144,18 +144,18 @@ local function encoded(value)
 end
 
 -- The steps of a case. `i` is the number of the replica that carries them out, and nil outside of `run`.
-local function known(thing, ...)
+local function known(description, ...)
   local keys = {}
   for _, key in ipairs({...}) do keys[key] = true end
-  for key in pairs(thing) do if not keys[key] then fail("skip", "the key " .. key) end end
+  for key in pairs(description) do if not keys[key] then fail("skip", "the key " .. key) end end
 end
 
 -- A value as a result.
-local function told(value)
+local function as_result(value)
   if math.type(value) == "integer" then return {int = value} end
   if is(PerReplica, value) then
     local parts = list({})
-    for n, one in ipairs(value) do parts[n] = told(one) end
+    for n, part in ipairs(value) do parts[n] = as_result(part) end
     return {per_replica = parts}
   end
   if not is(Array, value) then fail("skip", "other results than arrays and integers") end
@@ -170,7 +170,7 @@ local function answer(case)
   local STRATEGY, REPLICA = {}, {}
   local valued
 
-  local function step(name, args, i)
+  local function stepped(name, args, i)
     if name == "call tf.constant" and #args == 1 then return constant(args[1]) end
     if name == "call tf.distribute.get_replica_context" and i then return REPLICA end
     if name == "method all_reduce" and args[1] == REPLICA and #args == 3 then return all_reduce(args[2], args[3]) end
@@ -184,19 +184,19 @@ local function answer(case)
   end
 
   local function carry_out(steps, values, i)
-    for _, one in ipairs(steps or {}) do
-      known(one, "call", "method", "get", "operator", "args", "kwargs", "id", "is")
+    for _, step in ipairs(steps or {}) do
+      known(step, "call", "method", "get", "operator", "args", "kwargs", "id", "is")
       local args, name = {}, nil
       for _, kind in ipairs({"call", "method", "get", "operator"}) do
-        if one[kind] then name = kind .. " " .. tostring(one[kind]) end
+        if step[kind] then name = kind .. " " .. tostring(step[kind]) end
       end
-      for n, tree in ipairs(one.args or {}) do args[n] = valued(tree, values) end
-      for key, tree in pairs(one.kwargs or {}) do
+      for n, tree in ipairs(step.args or {}) do args[n] = valued(tree, values) end
+      for key, tree in pairs(step.kwargs or {}) do
         name, args[#args + 1] = name .. " " .. key, valued(tree, values)
       end
-      local result = step(name, args, i)
-      if one.is ~= nil and encoded(told(result)) ~= encoded(one.is) then error("the program goes another way") end
-      if one.id then values[one.id] = result end
+      local result = stepped(name, args, i)
+      if step.is ~= nil and encoded(as_result(result)) ~= encoded(step.is) then error("the program goes another way") end
+      if step.id then values[step.id] = result end
     end
   end
 
@@ -221,7 +221,7 @@ local function answer(case)
     if kind == "name" and content == "strategy" then return STRATEGY end
     if kind ~= "list" and kind ~= "tuple" then fail("skip", "the value " .. kind) end
     local items = list({})
-    for n, one in ipairs(content) do items[n] = valued(one, values) end
+    for n, item in ipairs(content) do items[n] = valued(item, values) end
     return items
   end
 
@@ -231,7 +231,7 @@ local function answer(case)
     local number = statement.statement
     local right, result = pcall(function()
       carry_out(statement.steps, values)
-      return wanted[number] and told(valued(statement.value, values))
+      return wanted[number] and as_result(valued(statement.value, values))
     end)
     if not right then
       local kind, message = "crash", result

@@ -40,14 +40,14 @@ class Run:
         self.given, self.barrier, self.over = [None] * count, threading.Barrier(count, self.combine), False
 
     def combine(self):
-        arrays = [given for given in self.given if given]
+        arrays = [contribution for contribution in self.given if contribution]
         self.over = not arrays
         if len(arrays) < len(self.given):
             self.answer = Failure("context", "another replica does not come to this call")
-        elif any((one.dtype, one.shape) != (arrays[0].dtype, arrays[0].shape) for one in arrays):
+        elif any((array.dtype, array.shape) != (arrays[0].dtype, arrays[0].shape) for array in arrays):
             self.answer = Failure("value", "the dtypes or shapes of the replicas differ")
         else:
-            sums = [sum(column) for column in zip(*(one.data for one in arrays), strict=True)]
+            sums = [sum(column) for column in zip(*(contribution.data for contribution in arrays), strict=True)]
             self.answer = Array(arrays[0].dtype, arrays[0].shape, sums)
 
     def all_reduce(self, i, op, value):
@@ -61,7 +61,7 @@ class Run:
 
     def replica(self, i):
         try:
-            return self.function(i, self, [one[i] if isinstance(one, tuple) else one for one in self.args])
+            return self.function(i, self, [arg[i] if isinstance(arg, tuple) else arg for arg in self.args])
         except Exception as error:
             self.errors.append(error)
         finally:
@@ -90,11 +90,11 @@ class Program:
         for step in steps:
             known(step, "call", "method", "get", "operator", "args", "kwargs", "id", "is")
             kwargs = step.get("kwargs", {})
-            args = [self.value(one, values) for one in [*step.get("args", []), *kwargs.values()]]
+            args = [self.value(tree, values) for tree in [*step.get("args", []), *kwargs.values()]]
             kind = next(kind for kind in ("call", "method", "get", "operator") if kind in step)
             result = self.step(" ".join([kind, str(step[kind]), *kwargs]), args, i, run)
-            if "is" in step and told(result) != step["is"]:
-                raise Exception(f"{told(result)} in place of {step['is']}")
+            if "is" in step and as_result(result) != step["is"]:
+                raise Exception(f"{as_result(result)} in place of {step['is']}")
             values[step.get("id")] = result
 
     def step(self, name, args, i, running):
@@ -121,7 +121,7 @@ class Program:
         if kind in ("int", "float", "ints", "floats"):
             return content
         if kind in ("list", "tuple"):
-            return [self.value(one, values) for one in content]
+            return [self.value(item, values) for item in content]
         if kind == "function":
             return lambda i, run, args: self.call(content["bodies"], dict(values), i, run, args)
         if tree == {"name": "strategy"}:
@@ -138,16 +138,16 @@ class Program:
         return self.value(body.get("returns"), values)
 
 
-def known(thing, *keys):
-    for key in thing:
+def known(description, *keys):
+    for key in description:
         if key not in keys:
             raise Failure("skip", f"the key {key!r}")
 
 
-def told(value):
+def as_result(value):
     """A value as a result."""
     if isinstance(value, tuple):
-        return {"per_replica": [told(one) for one in value]}
+        return {"per_replica": [as_result(part) for part in value]}
     if isinstance(value, Array) and all(math.isfinite(x) and str(x) != "-0.0" for x in value.data):
         return {"dtype": value.dtype, "shape": value.shape, "data": value.data}
     if type(value) is int:
@@ -164,7 +164,7 @@ def answer(case):
         try:
             program.steps(statement.get("steps", []), values)
             if number in case["observe"]:
-                pairs.append([number, told(program.value(statement.get("value"), values))])
+                pairs.append([number, as_result(program.value(statement.get("value"), values))])
         except Exception as error:
             kind, message = error.args if isinstance(error, Failure) else ("crash", repr(error))
             if kind == "skip":

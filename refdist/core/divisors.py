@@ -262,13 +262,13 @@ def _of_one(text: Text) -> Program:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_by(text: Text, part: Part, what: Callable[[ast.expr, Program], bool]) -> bool:
+def _is_by(text: Text, part: Part, is_wanted: Callable[[ast.expr, Program], bool]) -> bool:
     try:
         program = _of_one(text)
     except (SyntaxError, ValueError):
         return False
     node = program.at(part)
-    return node is not None and any(what(divisor, program) for _, divisor in _quotients([node]))
+    return node is not None and any(is_wanted(divisor, program) for _, divisor in _quotients([node]))
 
 
 def _is_size(node: ast.expr, program: Program) -> bool:
@@ -277,8 +277,8 @@ def _is_size(node: ast.expr, program: Program) -> bool:
             values = program.values(node)
             return bool(values) and all(not isinstance(value, ast.Name) and _is_size(value, program)
                                         for value in values)
-        case ast.Call(func=function, args=[one]):
-            return name_of(function) in _CONVERTING and _is_size(one, program)
+        case ast.Call(func=function, args=[converted]):
+            return name_of(function) in _CONVERTING and _is_size(converted, program)
         case ast.Attribute(attr="size") | ast.Call(func=ast.Attribute(attr="numel"), args=[]):
             return True
     return False
@@ -330,12 +330,12 @@ def _number_of(node: ast.expr, names: Sequence[Mapping[str, object]]) -> float |
         case ast.Name():
             known = _called(node, names)
             return float(known) if isinstance(known, (int, float)) else None
-        case ast.Call(func=ast.Name(id="len"), args=[ast.Name() as one]) | ast.Subscript(
-                value=ast.Attribute(value=ast.Name() as one, attr="shape"), slice=ast.Constant(value=0)):
-            shape = getattr(_called(one, names), "shape", ())
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Name() as argument]) | ast.Subscript(
+                value=ast.Attribute(value=ast.Name() as argument, attr="shape"), slice=ast.Constant(value=0)):
+            shape = getattr(_called(argument, names), "shape", ())
             return float(shape[0]) if shape else None
-        case ast.Call(func=function, args=[one]) if name_of(function) in _CONVERTING:
-            return _number_of(one, names)
+        case ast.Call(func=function, args=[argument]) if name_of(function) in _CONVERTING:
+            return _number_of(argument, names)
     return None
 
 

@@ -53,13 +53,15 @@ def _is_asked(texts: Sequence[Text], parts: Sequence[Part], outside: bool) -> bo
     around = {function: outer for call, outer in zip(outwards, [*outwards[1:], None], strict=True)
               for function in program.around(call)}
     replicas = _with_what_they_call(program, {*_run(program)} if outside else {*around})
-    return any(next(program.around(one), None) in replicas and _is_computed(program, one, around) for one in asked)
+    return any(next(program.around(expression), None) in replicas and _is_computed(program, expression, around)
+               for expression in asked)
 
 
 def _named(program: Program, call: ast.expr, outside: bool) -> Iterator[ast.Name]:
     # Outside of replicas: where the program names what is reduced.
-    given = program.given(call) if isinstance(call, ast.Call) and outside else []
-    keys = {program.key(node.id, node) for one in given for node in ast.walk(one) if isinstance(node, ast.Name)}
+    arguments = program.given(call) if isinstance(call, ast.Call) and outside else []
+    keys = {program.key(node.id, node) for argument in arguments for node in ast.walk(argument)
+            if isinstance(node, ast.Name)}
     return (node for node in program.nodes() if isinstance(node, ast.Name) and program.key(node.id, node) in keys)
 
 
@@ -67,13 +69,13 @@ def _asked(program: Program) -> Iterator[ast.expr]:
     # Of what the program asks whether it is finite: `isfinite(g)`, `g.isnan()`, `map(isfinite, gs)`.
     for node in program.nodes():
         if isinstance(node, ast.Call):
-            given = program.given(node)
+            arguments = program.given(node)
             if _asks(node.func):
-                yield from given
-                if not given and isinstance(node.func, ast.Attribute):
+                yield from arguments
+                if not arguments and isinstance(node.func, ast.Attribute):
                     yield node.func.value
-            elif any(map(_asks, given)):
-                yield from (one for one in given if not _asks(one))
+            elif any(map(_asks, arguments)):
+                yield from (argument for argument in arguments if not _asks(argument))
 
 
 def _asks(function: ast.expr) -> bool:
@@ -84,20 +86,20 @@ def _run(program: Program) -> Iterator[Function]:
     # The functions that are passed to `run`.
     for node in program.nodes():
         if isinstance(node, ast.Call) and name_of(node.func) == "run":
-            for one in node.args[:1]:
-                yield from program.called(one)
+            for argument in node.args[:1]:
+                yield from program.called(argument)
 
 
 def _with_what_they_call(program: Program, functions: set[Function]) -> set[Function]:
-    waiting, found = list(functions), set(functions)
+    waiting, reached = list(functions), set(functions)
     while waiting:
         inside = list(ast.walk(waiting.pop()))
         for node in inside:
             called: Sequence[Function] = [node] if isinstance(node, FUNCTIONS) else (
                 program.called(node) if isinstance(node, (ast.Name, ast.Attribute)) else ())
-            waiting += [function for function in called if function not in found]
-            found.update(called)
-    return found
+            waiting += [function for function in called if function not in reached]
+            reached.update(called)
+    return reached
 
 
 def _is_computed(program: Program, expression: ast.AST, around: Mapping[Function, ast.expr | None],
@@ -115,10 +117,10 @@ def _is_own(program: Program, name: ast.Name, around: Mapping[Function, ast.expr
         if passed is None and function in around:
             outer = around[function]
             passed = [] if not isinstance(outer, ast.Call) else [*outer.args]
-        return passed is None or any(_is_computed(program, one, around, seen | {key}) for one in passed)
+        return passed is None or any(_is_computed(program, argument, around, seen | {key}) for argument in passed)
     # What only takes an argument to pieces, `x, y = batch`, computes nothing.
     values = [node.value for node in ast.walk(function) if isinstance(node, ast.Assign) and any(
         isinstance(target, ast.Name) and target.id == text
-        for one in node.targets for target in ast.walk(one))]
+        for assigned in node.targets for target in ast.walk(assigned))]
     return not values or any(not isinstance(value, (ast.Name, ast.Subscript, ast.Attribute))
                              or _is_computed(program, value, around, seen | {key}) for value in values)

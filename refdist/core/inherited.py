@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def contexts() -> Callable[[], Context]:
-    """What makes contexts, each a copy of the one that the running code has now.
+    """Returns a function that makes contexts, each a copy of the one that the running code has now.
 
     >>> import contextvars
     >>> color = contextvars.ContextVar("color", default="red")
@@ -40,10 +40,10 @@ def contexts() -> Callable[[], Context]:
     changed = [variable for variable, value in context.items() if type(value) is decimal.Context]
 
     def make() -> Context:
-        made = context.copy()
+        new = context.copy()
         for variable in changed:
-            made.run(variable.set, context[variable].copy())
-        return made
+            new.run(variable.set, context[variable].copy())
+        return new
 
     return make
 

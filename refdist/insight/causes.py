@@ -80,10 +80,10 @@ class Case:
 
     def _differing(self) -> Iterator[tuple[Meeting, Meeting]]:
         # At the same line; or where that is not known, as of code that has none, by the call alone.
-        theirs: dict[tuple[str, ...], list[Meeting]] = {}
-        for one in meetings(self.first):
-            theirs.setdefault((one.call, one.line), []).append(one)
-            theirs.setdefault((one.call,), []).append(one)
+        by_place: dict[tuple[str, ...], list[Meeting]] = {}
+        for first in meetings(self.first):
+            by_place.setdefault((first.call, first.line), []).append(first)
+            by_place.setdefault((first.call,), []).append(first)
         taken: Counter[tuple[str, ...]] = Counter()
         until = self.parting.points[1]
         # Where what parts was still the same after it, a factor did no harm: the program divides by it.  What is
@@ -93,32 +93,33 @@ class Case:
                  if until is not None and point.name == until.name and point.at < until.at}
         harmless = self._harmless
         others_differ: list[tuple[Meeting, Meeting]] = []
-        for two in self._all:
-            key: tuple[str, ...] = (two.call, two.line) if two.line else (two.call,)
-            others = theirs.get(key, [])
+        for second in self._all:
+            key: tuple[str, ...] = (second.call, second.line) if second.line else (second.call,)
+            candidates = by_place.get(key, [])
             at = taken[key]
             taken[key] += 1
-            if two.step > self.parting.step or two.call in _JOINING or (until is not None and two.at > until.at):
+            if second.step > self.parting.step or second.call in _JOINING or (
+                    until is not None and second.at > until.at):
                 continue
-            if at >= len(others):
+            if at >= len(candidates):
                 self.aligned = False
                 continue
-            one = others[at]
-            shapes = [[summary["shape"] for summary in meeting.received] for meeting in (one, two)]
+            first = candidates[at]
+            shapes = [[summary["shape"] for summary in meeting.received] for meeting in (first, second)]
             if shapes[0] != shapes[1]:
                 continue
-            x, y = _items(one.received), _items(two.received)
+            x, y = _items(first.received), _items(second.received)
             counts = _all_are(x, self.counts[0]) and _all_are(y, self.counts[1])
-            parts_here = two.call.endswith(f" of variable {self.parting.name}:0")
-            if not x or (counts and not parts_here) or _near(x, y, _loosest(one, two)):
+            parts_here = second.call.endswith(f" of variable {self.parting.name}:0")
+            if not x or (counts and not parts_here) or _near(x, y, _loosest(first, second)):
                 continue
             factor = _factor_between(x, y)
-            if factor is not None and two.step < self.parting.step and two.at < equal.get(two.step, 0):
+            if factor is not None and second.step < self.parting.step and second.at < equal.get(second.step, 0):
                 harmless[key] = factor
             elif factor is None or key not in harmless or not _near([factor], [harmless[key]], 1e-3):
-                yield one, two
+                yield first, second
                 continue
-            others_differ.append((one, two))
+            others_differ.append((first, second))
         yield from others_differ
 
     def _read(self) -> Iterator[tuple[Meeting, Meeting]]:
@@ -126,17 +127,17 @@ class Case:
         if here is None or there is None or self.parting.name not in ("printed", RETURNED):
             return
         shown = [(x, y) for x, y in zip(numbers_of(here), numbers_of(there), strict=False) if x != y]
-        reads = {(one.call, one.line): one for one in readings(self.first) if one.at < here.at}
-        for two in reversed(readings(self.second)):
-            one = reads.get((two.call, two.line))
-            if one is None or two.at > there.at or not two.contributed:
+        reads = {(first.call, first.line): first for first in readings(self.first) if first.at < here.at}
+        for second in reversed(readings(self.second)):
+            first = reads.get((second.call, second.line))
+            if first is None or second.at > there.at or not second.contributed:
                 continue
-            x, y = _items(one.received), _items(two.received)
+            x, y = _items(first.received), _items(second.received)
             if any(not _near([a * q], [b * p], _OF_PRINTED) and (_is_finite(b) or _is_finite(q))
                    for a, b in zip(x, y, strict=False) for p, q in shown):
                 continue
-            if shown and not _near(x, y, _loosest(one, two)):
-                yield one, two
+            if shown and not _near(x, y, _loosest(first, second)):
+                yield first, second
 
     def rows(self) -> list[int] | None:
         """How many rows each replica of the second has where it parts, by replica; None where that is not known."""
@@ -146,21 +147,21 @@ class Case:
     def results(self) -> tuple[list[Any], list[Any]]:
         """What the first call that differs came to in each; of one that adds to a variable, what it has added."""
         assert self.meeting is not None
-        one, two = self.meeting
-        x, y = _items(one.received), _items(two.received)
-        if two.call.startswith(_CHANGING) and two.line == self.parting.line:
+        first, second = self.meeting
+        x, y = _items(first.received), _items(second.received)
+        if second.call.startswith(_CHANGING) and second.line == self.parting.line:
             x, y = self.changes() or (x, y)
         return x, y
 
     def changes(self) -> tuple[list[Any], list[Any]] | None:
         """By how much the value that differs has changed in each; None where it is not one of numbers."""
-        found: list[list[Any]] = []
+        changes: list[list[Any]] = []
         for point, before in zip(self.parting.points, self.parting.before, strict=True):
             if point is None or isinstance(point.value, str):
                 return None
             then = [0.0] * len(_items(point.value)) if before is None else _items(before.value)
-            found.append([x - y for x, y in zip(_items(point.value), then, strict=False)])
-        return found[0], found[1]
+            changes.append([x - y for x, y in zip(_items(point.value), then, strict=False)])
+        return changes[0], changes[1]
 
     def is_never_reduced(self) -> bool:
         """Whether no replica has met another, and the runs part after the first step."""
@@ -169,14 +170,14 @@ class Case:
     def is_divided(self) -> bool:
         """Whether what the first call that differs has given is divided by the number of replicas later."""
         assert self.meeting is not None
-        one, two = self.meeting
+        first, second = self.meeting
         changes, times = self.changes(), self.counts[0] / self.counts[1]
-        if changes is not None and len(changes[0]) == len(changes[1]) == len(_items(one.received)):
+        if changes is not None and len(changes[0]) == len(changes[1]) == len(_items(first.received)):
             here, there = (_factor_between(_items(meeting.received), change)
                            for meeting, change in zip(self.meeting, changes, strict=True))
             if here is not None and there is not None:
                 return _near([here * times], [there], 1e-3)
-        return ((two.call, two.line) if two.line else (two.call,)) in self._harmless
+        return ((second.call, second.line) if second.line else (second.call,)) in self._harmless
 
     def op(self) -> str | None:
         """What the first call that differs does with what replicas contribute: "SUM", "MEAN", "ONLY_FIRST_REPLICA"."""
@@ -201,8 +202,8 @@ class Case:
     def earlier(self, meeting: Meeting) -> Meeting | None:
         """The call of the same run whose result, or a multiple of it, is what is contributed to this one."""
         contributed = _items(meeting.contributed[min(meeting.contributed)])
-        return next((one for one in self._all if one.run == meeting.run and one.at < meeting.at
-                     and one.call == "all_reduce" and _is_multiple(contributed, _items(one.received))), None)
+        return next((other for other in self._all if other.run == meeting.run and other.at < meeting.at
+                     and other.call == "all_reduce" and _is_multiple(contributed, _items(other.received))), None)
 
 
 def _factor_between(items: list[Any], others: list[Any]) -> float | None:
@@ -321,9 +322,9 @@ def of_itself(first: Trial, again: Trial, hashes: bool, parting: Parting) -> Cau
                      "said of other numbers of replicas.")
     for draw in first.draws:
         if draw.seed == "None" or (draw.seed is None and draw.made == GLOBAL and GLOBAL not in seeded):
-            what = "a random generator is made without a seed" if draw.seed else (
+            problem = "a random generator is made without a seed" if draw.seed else (
                 "random numbers are drawn from a generator that was not seeded")
-            return Cause("NO SEED", f"{what} ({_short(draw.line)})",
+            return Cause("NO SEED", f"{problem} ({_short(draw.line)})",
                          "Seed it: without that, nothing can be said of other numbers of replicas.")
     return Cause("DIFFERS FROM ITSELF", "two runs at the same number of replicas differ: by the time, by random "
                  "numbers that have no seed, or by files that other programs write",
@@ -346,30 +347,30 @@ def _rows(case: Case) -> Cause | None:
     if not here[1] or not there[1] or here[1] == there[1]:
         return None
     (a, b), fewer = map(str, (case.first.setting, case.second.setting)), there[1] < here[1]
-    told = f"in all, {here[1]} rows are taken on {a} and {there[1]} on {b}"
+    text = f"in all, {here[1]} rows are taken on {a} and {there[1]} on {b}"
     if here[0] is not None and there[0] is not None:
         some = sorted(here[0] - there[0]) if fewer else sorted(there[0] - here[0])
         times = Counter(there[0][row] for row in some)
         often = times.most_common(1)[0][0]
-        what = "never" if not often else "twice" if often == 2 else f"{often} times"
-        told += f"; {_listed(some)} {'is' if len(some) == 1 else 'are'} seen {what} there"
+        frequency = "never" if not often else "twice" if often == 2 else f"{often} times"
+        text += f"; {_listed(some)} {'is' if len(some) == 1 else 'are'} seen {frequency} there"
     kind = "ROWS NEVER SEEN" if fewer else "ROWS SEEN TWICE"
-    return Cause(kind, told, "Let experimental_distribute_dataset divide one dataset, or shard it once, by "
+    return Cause(kind, text, "Let experimental_distribute_dataset divide one dataset, or shard it once, by "
                  "`dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`; look at "
                  "`distributed.explain()`, and at drop_remainder.")
 
 
-def _multiplied(told: str) -> Cause:
-    return Cause("MULTIPLIED AFTER REDUCING", f"{told}, although what is reduced is the same: something is multiplied "
-                 "or divided by the number of replicas after that, such as the learning rate",
+def _multiplied(observation: str) -> Cause:
+    return Cause("MULTIPLIED AFTER REDUCING", f"{observation}, although what is reduced is the same: something is "
+                 "multiplied or divided by the number of replicas after that, such as the learning rate",
                  "Leave that out to train as on one replica with the same global batch.")
 
 
 def _not_finite(case: Case) -> Cause | None:
     if case.meeting is None or not all(map(_is_finite, _items(case.meeting[0].received))):
         return None
-    two, rows = case.meeting[1], case.rows()
-    parts = {replica: _items(part) for replica, part in sorted(two.contributed.items())}
+    second, rows = case.meeting[1], case.rows()
+    parts = {replica: _items(part) for replica, part in sorted(second.contributed.items())}
     bad = [replica for replica, part in parts.items() if not all(map(_is_finite, part))]
     if not bad or len(bad) == len(parts):
         return None
@@ -378,16 +379,16 @@ def _not_finite(case: Case) -> Cause | None:
     advice = ("Sum over the rows and divide by the size of the global batch, which is never 0: the mean of no rows is "
               "NaN." if none else "Look at what that replica computes from its rows.")
     return Cause("NOT FINITE", f"{_listed(bad, 'replica')} {'contributes' if len(bad) == 1 else 'contribute'} "
-                 f"{_short_text(two.contributed[bad[0]])} to {two.call} at {_short(two.line)}, and the others finite "
-                 f"numbers{empty}", advice)
+                 f"{_short_text(second.contributed[bad[0]])} to {second.call} at {_short(second.line)}, and the others "
+                 f"finite numbers{empty}", advice)
 
 
 def _first_only(case: Case) -> Cause | None:
     if case.meeting is None or case.op() != "ONLY_FIRST_REPLICA":
         return None
-    one, two = case.meeting
+    first, second = case.meeting
     parts, alone = case.parts(), case.alone()
-    loose = _loosest(one, two)
+    loose = _loosest(first, second)
     if alone is None or len({len(part) for part in (alone, *parts)}) > 1 or all(
             _near(parts[0], part, loose) for part in parts):
         return None
@@ -396,8 +397,8 @@ def _first_only(case: Case) -> Cause | None:
     fits = "their sum" if _near(total, alone, loose) else "their mean" if _near(mean, alone, loose) else ""
     if not fits and case.shaken is not None:
         return None  # what replica 0 contributes depends on the order of the replicas
-    return Cause("ONLY THE FIRST REPLICA", f"replicas contribute {_parts(two.contributed)} to {two.call} at "
-                 f"{_short(two.line)}, and its aggregation takes what replica 0 contributes"
+    return Cause("ONLY THE FIRST REPLICA", f"replicas contribute {_parts(second.contributed)} to {second.call} at "
+                 f"{_short(second.line)}, and its aggregation takes what replica 0 contributes"
                  + (f"; {fits} is what is contributed on 1" if fits else ""),
                  "Reduce it first, with all_reduce; or give the variable the aggregation SUM or MEAN.")
 
@@ -405,8 +406,8 @@ def _first_only(case: Case) -> Cause | None:
 def _scaled(case: Case) -> Cause | None:
     if case.meeting is None:
         return None
-    one, two = case.meeting
-    (a, b), where = case.counts, f"{two.call} at {_short(two.line)}"
+    first, second = case.meeting
+    (a, b), where = case.counts, f"{second.call} at {_short(second.line)}"
     x, y = case.results()
     parts, op = case.parts(), case.op()
     alike = len(parts) > 1 and all(_near(part, parts[0], 1e-5) for part in parts)
@@ -415,46 +416,47 @@ def _scaled(case: Case) -> Cause | None:
     if case.shaken is not None and (case.shaken.name == case.parting.name or (
             changes is not None and not _near([factor * item for item in changes[0]], changes[1], 1e-3))):
         return None  # the factor may be divided by, or be chance, and the order of the replicas decides
-    if _near([factor * item for item in x], y, _loosest(one, two)):
+    if _near([factor * item for item in x], y, _loosest(first, second)):
         times = f"{factor:g} times what it is on {a}"
         if alike:
-            earlier = case.earlier(two)
-            if earlier is not None and two.call.startswith("assign") and _near(
+            earlier = case.earlier(second)
+            if earlier is not None and second.call.startswith("assign") and _near(
                     sorted(map(abs, parts[0])), sorted(map(abs, y)), 1e-3):  # it is written, and not summed
                 return _multiplied(f"{where} gets {times}")
         if op in ("MEAN", "ONLY_FIRST_REPLICA"):
             return _factor(f"{where} gets {times}")
         if alike:
             if earlier is not None:
-                other = "reduce with MEAN" if two.call == "Strategy.reduce" else "write aggregation=ONLY_FIRST_REPLICA"
+                other = ("reduce with MEAN" if second.call == "Strategy.reduce"
+                         else "write aggregation=ONLY_FIRST_REPLICA")
                 return Cause("REDUCED TWICE", f"{where} gets {times}: what each replica contributes is already the "
                              f"result of {earlier.call} at {_short(earlier.line)}, the same on all, and is summed "
                              "again", f"Reduce once: leave the first reduction out, or {other}.")
             undistributed = _undistributed(case, f"{where} gets {times}")
             return undistributed or Cause("THE SAME SUMMED", f"{where} gets {times}: all replicas contribute the same "
-                                          f"value, {_text(two)}, whatever rows they have: a constant, or what was "
+                                          f"value, {_text(second)}, whatever rows they have: a constant, or what was "
                                           "clipped to its limit",
                                           "Sum what differs between replicas, clip after the reduction, and add what "
                                           "is the same on all after it, too, or use MEAN.")
         return Cause("MEANS SUMMED", f"{where} gets {times}: each replica contributes a mean over its own rows, "
-                     f"{_parts(two.contributed)}, and the sum of {b} means is {b} means", _BY_THE_BATCH)
-    if _near([item / factor for item in x], y, _loosest(one, two)):
+                     f"{_parts(second.contributed)}, and the sum of {b} means is {b} means", _BY_THE_BATCH)
+    if _near([item / factor for item in x], y, _loosest(first, second)):
         if alike and _written_as_reduced(case) is not None:
             return _multiplied(f"{where} gets 1/{factor:g} of what it is on {a}")
         if op == "ONLY_FIRST_REPLICA":
             return _factor(f"{where} gets 1/{factor:g} of what it is on {a}")
-        return Cause("DIVIDED TWICE", f"{where} gets 1/{factor:g} of what it is on {a}: {_parts(two.contributed)} are "
-                     "sums over the rows of a replica, or are divided by the number of replicas already, and are "
+        return Cause("DIVIDED TWICE", f"{where} gets 1/{factor:g} of what it is on {a}: {_parts(second.contributed)} "
+                     "are sums over the rows of a replica, or are divided by the number of replicas already, and are "
                      "divided once more",
                      "Divide once: reduce with SUM what was divided by the global batch, or with MEAN what is a mean.")
     return None
 
 
-def _undistributed(case: Case, told: str) -> Cause | None:
+def _undistributed(case: Case, observation: str) -> Cause | None:
     if steps(case.second):
         return None
-    return Cause("NOT DISTRIBUTED", f"{told}: all replicas do the same, and no distributed dataset is used, so that "
-                 "each computes with the whole batch, or a constant is summed", "Loop over "
+    return Cause("NOT DISTRIBUTED", f"{observation}: all replicas do the same, and no distributed dataset is used, so "
+                 "that each computes with the whole batch, or a constant is summed", "Loop over "
                  "strategy.experimental_distribute_dataset(dataset), so that each replica gets its part.")
 
 
@@ -462,21 +464,21 @@ def _means(case: Case) -> Cause | None:
     rows = case.rows()
     if case.meeting is None or rows is None or len(set(rows)) < 2 or case.op() not in ("MEAN", "SUM"):
         return None
-    one, two = case.meeting
+    first, second = case.meeting
     parts, alone, op = case.parts(), case.alone(), case.op()
     if len(parts) != len(rows) or len({*map(len, parts)}) > 1 or (op == "SUM" and alone is None):
         return None
     # Weighed by the rows, it is the mean over all.
     weighed = [sum(count * item for count, item in zip(rows, items, strict=True) if count) / sum(rows)
                for items in zip(*parts, strict=True)]
-    if alone is not None and not _near(weighed, alone, _loosest(one, two)):
+    if alone is not None and not _near(weighed, alone, _loosest(first, second)):
         return None
     if op == "SUM" and not case.is_divided():
-        return Cause("MEANS SUMMED", f"{two.call} at {_short(two.line)} takes the sum of what replicas contribute: "
-                     f"each contributes a mean over its own {', '.join(map(str, rows))} rows, "
-                     f"{_parts(two.contributed)}", _BY_THE_BATCH)
+        return Cause("MEANS SUMMED", f"{second.call} at {_short(second.line)} takes the sum of what replicas "
+                     f"contribute: each contributes a mean over its own {', '.join(map(str, rows))} rows, "
+                     f"{_parts(second.contributed)}", _BY_THE_BATCH)
     takes = "mean of what replicas contribute" if op == "MEAN" else "sum of means, which is divided by their number"
-    return Cause("MEAN OF MEANS", f"{two.call} at {_short(two.line)} takes the {takes}, and "
+    return Cause("MEAN OF MEANS", f"{second.call} at {_short(second.line)} takes the {takes}, and "
                  f"they have {', '.join(map(str, rows))} rows: the mean of their means is not the mean over all rows",
                  "Sum over rows, reduce the sums and the numbers of rows with SUM, and divide; or drop the remainder.")
 
@@ -484,16 +486,17 @@ def _means(case: Case) -> Cause | None:
 def _extremes(case: Case) -> Cause | None:
     if case.meeting is None or case.shaken is not None or case.op() not in ("MEAN", "SUM"):
         return None
-    one, two = case.meeting
+    first, second = case.meeting
     parts, alone = case.parts(), case.alone()
     if alone is None or not alone or len({len(part) for part in (alone, *parts)}) > 1:
         return None
-    for what, choose in (("largest", max), ("smallest", min)):
-        if _near([choose(items) for items in zip(*parts, strict=True)], alone, _loosest(one, two)):
-            return Cause("ROWS OF ONE REPLICA", f"{two.call} at {_short(two.line)} reduces {_parts(two.contributed)} "
-                         f"with {two.op or case.op()}; the {what} of them is what is contributed on {case.counts[0]}: "
-                         f"each replica takes the {what} of its own rows", "Gather what each replica has, with "
-                         f"all_gather or `strategy.gather`, and take the {what} of that.")
+    for extreme, choose in (("largest", max), ("smallest", min)):
+        if _near([choose(items) for items in zip(*parts, strict=True)], alone, _loosest(first, second)):
+            return Cause("ROWS OF ONE REPLICA", f"{second.call} at {_short(second.line)} reduces "
+                         f"{_parts(second.contributed)} with {second.op or case.op()}; the {extreme} of them is what "
+                         f"is contributed on {case.counts[0]}: each replica takes the {extreme} of its own rows",
+                         "Gather what each replica has, with all_gather or `strategy.gather`, and take the "
+                         f"{extreme} of that.")
     return None
 
 
@@ -510,14 +513,14 @@ def _changes(case: Case) -> Cause | None:
     line = _short(case.parting.line)
     for factor, text in ((b / a, f"{b / a:g} times"), (a / b, f"1/{b / a:g} of")):
         if factor != 1 and x and any(x) and _near([factor * item for item in x], y, loose):
-            told = f"the change of {case.parting.name} at {line} is {text} what it is on {a}"
+            observation = f"the change of {case.parting.name} at {line} is {text} what it is on {a}"
             if factor > 1 and case.meeting is None:
-                undistributed = _undistributed(case, told) if not meetings(case.second) else None
+                undistributed = _undistributed(case, observation) if not meetings(case.second) else None
                 if undistributed:
                     return undistributed
             if case.meeting is None and case.aligned and meetings(case.second):
-                return _multiplied(told)
-            return _factor(told)
+                return _multiplied(observation)
+            return _factor(observation)
     return None
 
 
@@ -528,14 +531,14 @@ def _written_as_reduced(case: Case) -> tuple[Meeting, float, float] | None:
     """
     if case.meeting is None or case.op() == "SUM" or not case.meeting[1].call.startswith(("assign", "scatter")):
         return None
-    one, two = case.meeting
-    reduced = case.earlier(two)
+    first, second = case.meeting
+    reduced = case.earlier(second)
     if reduced is None:
         return None
-    reductions = [meeting for meeting in meetings(case.first) if meeting.run == one.run and meeting.at < one.at
+    reductions = [meeting for meeting in meetings(case.first) if meeting.run == first.run and meeting.at < first.at
               and (meeting.call, meeting.line) == (reduced.call, reduced.line)]
     sides = [(_items(writing.contributed[min(writing.contributed)]), _items(meeting.received))
-             for writing, meeting in ((one, reductions[-1]), (two, reduced))] if reductions else []
+             for writing, meeting in ((first, reductions[-1]), (second, reduced))] if reductions else []
     if not sides or not all(_is_multiple(*side) for side in sides):
         return None
     most = max(range(len(sides[0][1])), key=lambda i: abs(sides[0][1][i]))
@@ -551,16 +554,16 @@ def _after_reducing(case: Case) -> Cause | None:
     if _near([here], [there], 1e-4):
         return None
     assert case.meeting is not None
-    two, (a, b) = case.meeting[1], case.counts
-    return Cause("MULTIPLIED AFTER REDUCING", f"{two.call} at {_short(two.line)} gets what {reduced.call} at "
+    second, (a, b) = case.meeting[1], case.counts
+    return Cause("MULTIPLIED AFTER REDUCING", f"{second.call} at {_short(second.line)} gets what {reduced.call} at "
                  f"{_short(reduced.line)} has given, times {abs(here):.4g} on {a} and times {abs(there):.4g} on {b}, "
                  "although what is reduced is the same: what it is multiplied by is another, such as a rate that each "
                  "replica changes", "Change it once in a step, outside of replicas, or keep it in a variable.")
 
 
-def _factor(told: str) -> Cause:
-    return Cause("SCALED BY THE NUMBER OF REPLICAS", f"{told}: what was reduced is summed and divided by a part's "
-                 "rows, or divided by the number of replicas once more",
+def _factor(observation: str) -> Cause:
+    return Cause("SCALED BY THE NUMBER OF REPLICAS", f"{observation}: what was reduced is summed and divided by a "
+                 "part's rows, or divided by the number of replicas once more",
                  "Divide by the global batch once, and reduce with SUM; or reduce means with MEAN.")
 
 
@@ -635,7 +638,7 @@ def _state(case: Case) -> Cause | None:
 
 
 def _own_generator(case: Case) -> Cause | None:
-    draw = next((one for one in case.second.draws if one.replica is not None and one.maker is not None), None)
+    draw = next((made for made in case.second.draws if made.replica is not None and made.maker is not None), None)
     keyed = next((key for key in case.second.keys if key.is_drawn and key.replica is not None
                   and (key.line, key.shape) not in _drawn_with_keys(case.first)), None)
     line = draw.line if draw is not None else None if keyed is None else keyed.line
@@ -662,18 +665,18 @@ def unknown(case: Case) -> Cause:
 def _seen_first(case: Case) -> str:
     """The first call whose result differs, with what replicas contribute; without one what `run` returned."""
     if case.meeting is None:
-        told = "no collective call has another result before that"
+        text = "no collective call has another result before that"
         sides = [returned(trial, point.at) for trial, point in zip((case.first, case.second), case.parting.points,
                                                                    strict=True) if point is not None]
         if len(sides) == 2 and all(parts for _, parts in sides):
             here, there = (_parts(parts) for _, parts in sides)
-            told += (f"; run at {_short(sides[1][0])} returns {here} on {case.counts[0]} and {there} on "
+            text += (f"; run at {_short(sides[1][0])} returns {here} on {case.counts[0]} and {there} on "
                      f"{case.counts[1]}")
-        return told
-    one, two = case.meeting
-    return (f"the first call with another result is {two.call} at {_short(two.line)}, which gets "
-            f"{_short_text(one.received)} on {case.counts[0]} and {_short_text(two.received)} on {case.counts[1]}; "
-            f"replicas contribute {_parts(two.contributed)}")
+        return text
+    first, second = case.meeting
+    return (f"the first call with another result is {second.call} at {_short(second.line)}, which gets "
+            f"{_short_text(first.received)} on {case.counts[0]} and {_short_text(second.received)} on "
+            f"{case.counts[1]}; replicas contribute {_parts(second.contributed)}")
 
 
 def of_order(case: Case) -> Cause:
@@ -682,13 +685,14 @@ def of_order(case: Case) -> Cause:
     if cause is not None:
         return cause
     example = ""
-    for one, two in zip(meetings(case.first), meetings(case.second), strict=False):
-        differing = [replica for replica in one.contributed if one.contributed[replica] != two.contributed.get(replica)]
+    for first, second in zip(meetings(case.first), meetings(case.second), strict=False):
+        differing = [replica for replica, items in first.contributed.items()
+                     if items != second.contributed.get(replica)]
         if differing:
             replica = differing[0]
-            example = (f"; replica {replica} contributes {_short_text(one.contributed[replica])} to {one.call} at "
-                       f"{_short(one.line)} in the order of the numbers, and {_short_text(two.contributed[replica])} "
-                       "in another")
+            example = (f"; replica {replica} contributes {_short_text(first.contributed[replica])} to {first.call} at "
+                       f"{_short(first.line)} in the order of the numbers, and "
+                       f"{_short_text(second.contributed[replica])} in another")
             break
     return Cause("SHARED PYTHON STATE", "replicas read and write something of Python that they have in common: a "
                  f"counter, a list, an attribute{example}", "Give each replica its own, or use a variable.")
@@ -714,20 +718,20 @@ def _seen(trial: Trial) -> tuple[Counter[int] | None, int]:
     return seen, total
 
 
-def _items(found: list[summaries.Summary]) -> list[Any]:
-    return [item for one in found if one["dtype"] != "bool" and one["shape"] is not None
-            for part in ([one["items"]] if "items" in one else [one["first"], one["min"], one["max"]])
+def _items(arrays: list[summaries.Summary]) -> list[Any]:
+    return [item for array in arrays if array["dtype"] != "bool" and array["shape"] is not None
+            for part in ([array["items"]] if "items" in array else [array["first"], array["min"], array["max"]])
             if part is not None for item in _flat(part)]
 
 
-def _loosest(*found: Meeting) -> float:
-    return max([1e-5, *(tolerance(one["dtype"]) for meeting in found for one in meeting.received)])
+def _loosest(*compared: Meeting) -> float:
+    return max([1e-5, *(tolerance(array["dtype"]) for meeting in compared for array in meeting.received)])
 
 
 def _near(x: list[Any], y: list[Any], relative: float) -> bool:
     scale = max([abs(item) for item in (*x, *y) if _is_finite(item)], default=0.0)
-    return len(x) == len(y) and all(one == two or abs(one - two) <= relative * scale
-                                    for one, two in zip(x, y, strict=True))
+    return len(x) == len(y) and all(first == second or abs(first - second) <= relative * scale
+                                    for first, second in zip(x, y, strict=True))
 
 
 def _is_finite(item: Any) -> bool:
@@ -742,8 +746,8 @@ def _short(place: str) -> str:
     return PurePath(place).name if place else "an unknown line"
 
 
-def _short_text(found: list[summaries.Summary]) -> str:
-    text = ", ".join(map(summaries.text, found))
+def _short_text(arrays: list[summaries.Summary]) -> str:
+    text = ", ".join(map(summaries.text, arrays))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

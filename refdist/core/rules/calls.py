@@ -9,7 +9,7 @@ CALLERS = (OUTSIDE, DEFAULT, *SITUATIONS[1:])
 
 
 class Call(Word):
-    """What messages call it."""
+    """Calls that are allowed in some situations only: rows of CALLS.  The values are their names in messages."""
 
     SCOPE = "Strategy.scope"
     RUN = "Strategy.run"
@@ -74,7 +74,7 @@ CALLS: Table[Call, Situation, Allowed] = Table(
 
 
 class Difference(Word):
-    """What differs between calls; in messages too."""
+    """Rows of MISMATCH: in what the calls of replicas, or workers, differ.  The values are words in messages."""
 
     MISSING = "missing"
     CALL = "call"
@@ -89,7 +89,7 @@ class Difference(Word):
 
 
 class Combining(Word):
-    """How a call combines arrays."""
+    """Columns of MISMATCH: whether a call gathers arrays, which may then differ in one dimension."""
 
     GATHERS = "gathers"
     OTHER_CALLS = "other calls"

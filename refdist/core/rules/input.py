@@ -10,14 +10,14 @@ from refdist.core.rules.table import Allowed, Permission, Refusal, Table, Word
 
 
 class Readers(Word):
-    """How many workers, or hosts, read."""
+    """Columns of SHARDING: whether one worker reads a dataset, or several."""
 
     ONE = "one"
     SEVERAL = "several"
 
 
 class Files(Word):
-    """Which files there are to read."""
+    """Columns of SHARDING: whether a dataset reads files, and whether there is one for each worker."""
 
     NONE = "no files"
     SOME = "files"
@@ -26,14 +26,14 @@ class Files(Word):
 
 
 class Source(NamedTuple):
-    """How many read which files."""
+    """A column of SHARDING: how many workers read, and from which files."""
 
     readers: Readers
     files: Files
 
 
 class Reads(Word):
-    """What a worker reads."""
+    """Cells of SHARDING: what one worker reads of a dataset."""
 
     ITS_FILES = "its files"
     ALL_ROWS = "all rows"
@@ -61,7 +61,7 @@ SHARDING: Table[AutoShardPolicy, Source, Reads | Refusal] = Table(
 
 
 class Size(Word):
-    """What is known of the sizes of the pieces."""
+    """Columns of CUTS: whether the number of rows of a batch is known before it is read."""
 
     ONE_REPLICA = "one replica"
     CERTAIN = "size certain"
@@ -69,7 +69,7 @@ class Size(Word):
 
 
 class Cut(Word):
-    """How rows are cut into pieces."""
+    """Cells of CUTS: how the rows that a worker reads are cut into pieces for its replicas."""
 
     WHOLE = "not at all"
     EACH_BATCH = "each batch"
@@ -92,7 +92,7 @@ CUTS: Table[Reads, Size, Cut] = Table(
 
 
 class End(Word):
-    """What an UnevenEnd decides."""
+    """Columns of UNEVEN: the questions that an UnevenEnd answers."""
 
     ROWS_OF_A_BATCH = "rows of a batch"
     UNEVEN_STEP = "uneven step"
@@ -100,14 +100,14 @@ class End(Word):
 
 
 class Shared(Word):
-    """Which rows of a batch are shared out."""
+    """Cells of UNEVEN: which rows of a batch the replicas get."""
 
     EVERY_ROW = "all"
     EQUAL_SHARES = "equal shares"
 
 
 class Step(Word):
-    """What becomes of a step in which replicas have different numbers of rows."""
+    """Cells of UNEVEN: what becomes of a step in which replicas have different numbers of rows."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -135,7 +135,7 @@ FULL_BATCHES: Mapping[UnevenEnd, Step | Refusal] = UNEVEN.column(End.FULL_BATCHE
 
 
 class Distributing(Word):
-    """The call that distributes datasets."""
+    """Rows of MODES: which call distributes a dataset, and whether there are other workers."""
 
     DATASET = "experimental_distribute_dataset"
     FUNCTION_ONE_WORKER = "distribute_datasets_from_function, one worker"

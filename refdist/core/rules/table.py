@@ -168,7 +168,7 @@ class Table(dict[R, dict[C, A]]):
 
 
 class _Column(Mapping[R, A]):
-    # A column of a table, which stays one with the table.
+    # A column, read from the table each time: a test that changes a cell of the table changes it here, too.
 
     def __init__(self, table: Table[R, C, A], key: C) -> None:
         self._table = table

@@ -14,7 +14,7 @@ from refdist.core.rules.variables import Keeps
 
 
 class Value(Word):
-    """What is reduced or gathered."""
+    """A value that is reduced or gathered, by its type: rows of REDUCE."""
 
     NOT_DISTRIBUTED = "not distributed"
     PER_REPLICA = "PerReplica"
@@ -24,7 +24,7 @@ class Value(Word):
 
 
 class Replicas(Word):
-    """How many replicas there are."""
+    """How many replicas a strategy has in all, and on each worker: rows of REDUCE."""
 
     ONE = "one"
     ONE_PER_WORKER = "one per worker"
@@ -32,21 +32,21 @@ class Replicas(Word):
 
 
 class Reduced(NamedTuple):
-    """What is reduced over how many replicas."""
+    """A row of REDUCE: a type of value, and how many replicas there are."""
 
     value: Value
     replicas: Replicas
 
 
 class Across(Word):
-    """How replicas' values are combined, beside SUM and MEAN."""
+    """Columns of REDUCE beside SUM and MEAN: reductions along an axis, and gathers."""
 
     ALONG_AN_AXIS = "along an axis"
     GATHER = "gather"
 
 
 class Contributed(Word):
-    """What is reduced or gathered of a value."""
+    """Cells of REDUCE: what of a value is contributed to its reduction, such as the value of each replica."""
 
     EACH = "each"
     AGREED = "agreed"
@@ -89,7 +89,7 @@ REDUCE: Table[Reduced, ReduceOp | Across, Contributed | Refusal] = Table(
 
 
 class Leaves(Word):
-    """What the replicas have at one leaf of a structure."""
+    """Rows of RESULTS: what kind of objects the replicas returned at one leaf of a structure."""
 
     ONE_REPLICA = "with one replica"
     ARRAYS = "arrays"
@@ -99,7 +99,7 @@ class Leaves(Word):
 
 
 class Result(Word):
-    """Whose results are put together."""
+    """Columns of RESULTS: which call's results, or arguments, are put together."""
 
     RUN = "run"
     MERGE_CALL = "merge_call"
@@ -109,7 +109,7 @@ class Result(Word):
 
 
 class Together(Word):
-    """What the leaves become."""
+    """Cells of RESULTS: what the replicas' objects at one leaf become in the result."""
 
     PER_REPLICA = "PerReplica"
     MIRRORED = "Mirrored"
@@ -135,7 +135,7 @@ RESULTS: Table[Leaves, Result, Together] = Table(
 
 
 class Unwrapped(Word):
-    """What strategies of one device do not wrap."""
+    """Rows of LOCAL: what other strategies wrap in a tuple or a PerReplica, and those of one device may not."""
 
     LOCAL_VALUE = "local results of a distributed value"
     LOCAL_NEST = "local results of a nest"
@@ -143,7 +143,7 @@ class Unwrapped(Word):
 
 
 class Local(Word):
-    """What it is."""
+    """Cells of LOCAL: in which form it is returned."""
 
     COMPONENTS = "components"
     NEST_EACH = "a nest each"
@@ -179,7 +179,7 @@ OTHER_KINDS = "other"
 
 
 class Use(Word):
-    """What arrays are used for."""
+    """Rows of DTYPES: what is done with an array, for which not every dtype will do."""
 
     SUMMED = "summed"
     ORDERED = "ordered"

@@ -26,7 +26,7 @@ from refdist.core.rules.table import Allowed, Permission, Refusal, Table, Word
 
 
 class Kind(Word):
-    """A kind of variable."""
+    """The kinds of variables: cells of CREATION, which has a row for each synchronization."""
 
     PLAIN = "plain"
     MIRRORED = "mirrored"
@@ -41,7 +41,7 @@ SHARED = (Kind.MIRRORED, Kind.ON_READ, Kind.AGGREGATING)
 
 
 class Keeps(Word):
-    """What a strategy keeps of a variable."""
+    """Columns of CREATION: how many copies of a variable a strategy keeps, and for how many replicas."""
 
     COPIES = "a copy per replica"
     CENTRAL = "one copy"
@@ -71,14 +71,14 @@ CREATION: Table[VariableSynchronization | None, Keeps, Kind | Refusal] = Table(
 
 
 class Trainable(Word):
-    """Whether a variable is trainable where the program does not say so."""
+    """Cells of TRAINABLE: whether a variable is trainable if the program does not say."""
 
     YES = "yes"
     NO = "no"
 
 
 class Default(Word):
-    """What the program leaves to the synchronization."""
+    """The one column of TRAINABLE: the argument whose default depends on the synchronization."""
 
     TRAINABLE = "trainable"
 
@@ -98,7 +98,7 @@ TRAINABLE: Table[VariableSynchronization, Default, Trainable] = Table(
 
 
 class Trait(Word):
-    """What tells the kinds apart."""
+    """Rows of TRAITS: in what the kinds of variables differ, beside reads and writes."""
 
     SYNCHRONIZATION = "synchronization"
     INTEGER_MEAN = "integer mean"
@@ -109,13 +109,13 @@ class Trait(Word):
 
 
 class Asked(Word):
-    """The synchronization that was asked for."""
+    """A cell of TRAITS: the variable has the synchronization that was asked for."""
 
     ASKED = "asked"
 
 
 class Returned(Word):
-    """What a write across replicas returns."""
+    """Cells of TRAITS: what a write across replicas returns."""
 
     ALL_COPIES = "all copies"
     A_READ = "a read"
@@ -156,7 +156,7 @@ RETURNS: Mapping[Kind, Returned] = TRAITS.row(Trait.RETURNS, Returned)
 
 
 class Read(Word):
-    """What is read."""
+    """Cells of READS: which copy is read, or how all copies are reduced."""
 
     FIRST_COPY = "first copy"
     OWN_COPY = "own copy"
@@ -166,7 +166,7 @@ class Read(Word):
 
 
 class Aggregated(NamedTuple):
-    """A kind of variable, and its aggregation."""
+    """A row of READS: a kind of variable, and its aggregation."""
 
     kind: Kind
     aggregation: VariableAggregation
@@ -193,7 +193,7 @@ READS: Table[Aggregated, Situation, Read | Refusal] = Table(
 
 
 class OperationClass(Word):
-    """Which operations have the same cells."""
+    """Groups of operations that share a row of WRITES: `assign_add` and `assign_sub` are ADD."""
 
     ASSIGN = "assign"
     ADD = "add"
@@ -203,7 +203,7 @@ class OperationClass(Word):
 
 
 class Takes(Word):
-    """What an operation takes beside the variable."""
+    """What an operation is called with: an array for the whole variable, IndexedSlices, or indices and parts."""
 
     VALUE = "a value"
     SLICES = "slices"
@@ -211,7 +211,7 @@ class Takes(Word):
 
 
 class Computes(Word):
-    """What becomes of old and new items; the backends' name for it."""
+    """How an operation combines the old and the new items; the values are the names in `Backend.scatter`."""
 
     UPDATE = "update"
     ADD = "add"
@@ -223,7 +223,7 @@ class Computes(Word):
 
 
 class Operation(NamedTuple):
-    """What writes to a variable."""
+    """What `assign`, `assign_add` or a `scatter_*` does: its group, what it takes and what it computes."""
 
     of: OperationClass
     takes: Takes
@@ -249,7 +249,7 @@ OPERATIONS = {
 
 
 class Write(Word):
-    """What is written."""
+    """Cells of WRITES: which copies are written, and with what."""
 
     EVERY_COPY = "every copy"
     OWN_COPY = "own copy"
@@ -261,7 +261,7 @@ class Write(Word):
 
 
 class Written(NamedTuple):
-    """A kind of variable, its aggregation, and how it is written."""
+    """A row of WRITES: a kind of variable, its aggregation, and a group of operations."""
 
     kind: Kind
     aggregation: VariableAggregation
