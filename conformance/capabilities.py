@@ -6,10 +6,10 @@ of what stands in a program.  These are its *words*: for `tf.data.Dataset.range(
 raises has the word `raise`.  What a chapter's preamble only defines counts where the example uses it, however
 indirectly.  The strategy is the word `@Mirrored 2`.
 
-What is in no capability, an implementation must have to be tested at all: `BASIS`.
+What belongs to no capability every implementation must have: `BASIS`.
 
-Few implementations have everything. A profile is the set that one of a kind has, so that it names one word in place of
-forty; what a case needs beyond the profile makes it none of that implementation's cases.
+Few implementations have everything. A profile is a name for the capabilities that implementations of one kind have, so
+that such an implementation says one word in place of forty. Cases that need anything else are not asked of it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _needs_of(word: str) -> frozenset[str]:
 
 
 def words(program: Program) -> frozenset[str]:
-    """What stands in a program; see the head of the file."""
+    """The words of a program, as the head of this file describes them."""
     preamble = program.preamble.source if program.preamble else ""
     return _words_of(program.example.source, preamble) | {f"@{program.strategy}"}
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What a worker observed, by the number of the statement: the results of those that have one in the chapter, and the
 # error of the one that ended the example too early.
 Answer: TypeAlias = dict[int, Result]
-# The number of what is done before the first statement: making the strategy, and the preamble of the chapter.
+# In place of a statement's number: what comes before the first one, the making of the strategy and the preamble.
 BEFORE = -1
 
 
@@ -177,7 +177,7 @@ def worker() -> int:
 
 
 def _page(blocks: Sequence[Code]) -> list[str]:
-    """The lines of the chapter, blank where they are not code: what a traceback shows."""
+    """The chapter's lines for tracebacks: code at its line, and blank lines in place of prose."""
     lines: list[str] = []
     for block in blocks:
         lines += ["\n"] * (block.line - 1 - len(lines))

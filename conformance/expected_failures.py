@@ -62,6 +62,6 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
 
 
 def outside(expected: dict[str, Expected], run: set[str]) -> int:
-    """How many lines are about none of the cases that were run, so that nothing is known of them."""
+    """How many lines name only cases that were not run, so that this run says nothing of them."""
     lines = {failure.line for failure in expected.values()}
     return len(lines - {failure.line for name, failure in expected.items() if name in run})

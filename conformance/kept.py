@@ -66,8 +66,10 @@ def question(case: Case) -> Message:
 
 
 def draws(case: Case) -> list[Case]:
-    """A property with each of the values that are kept for its names, the simplest first; none if the chapter says now
-    that they have other ones."""
+    """The cases of a property, one for each kept choice of values, the simplest first.
+
+    There are none if the chapter has been changed since, and lets the names have other values.
+    """
     drawn = [case.drawn(_values(kept["python"]["example"]["source"], case.example.parameters))
              for name, kept in _cases_of_clause(case.clause.name).items()
              if name.startswith(f"{case.name}, ") and kept["property"] == case.example.parameters]

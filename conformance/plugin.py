@@ -216,7 +216,7 @@ def _alone(case: Case, config: pytest.Config) -> str:
 
 
 def _command(config: pytest.Config) -> str:
-    """What tests the same implementation, and judges as this run does."""
+    """The command that tests the same implementation with the same options for judging it."""
     return options.command((*options.TESTED, *options.JUDGED), config.getoption)
 
 

@@ -176,7 +176,7 @@ class Process:
         return self._process.poll()
 
     def left_over(self) -> int:
-        """How many processes that it has started there are beside it."""
+        """How many processes that it has started are running, without itself."""
         return sum(number != self._process.pid for number, _ in members(self._process.pid, self._mark))
 
     def _alive(self) -> bool:

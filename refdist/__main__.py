@@ -244,7 +244,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> dict[str, object]:
-    """What the launch command is told, as `backends.mpi.launch.main` takes it, but for the command."""
+    """The options of the launch command as `backends.mpi.launch.main` takes them, without the command to start."""
     if options.hosts is not None and options.hostfile is not None:
         raise ValueError("write --hosts or --hostfile")
     listed = (hosts.of_list(options.hosts) if options.hosts is not None else

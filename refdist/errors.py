@@ -110,7 +110,7 @@ class DataLossError(RefdistError):
 
 
 class UnmatchedError(DataLossError, AssertionError):
-    """What a program asserts of a checkpoint that was restored, and what is not so."""
+    """What a program asserts of a restored checkpoint, for example with `assert_consumed`, does not hold."""
 
 
 class DifferenceWarning(RefdistError, UserWarning):
@@ -118,7 +118,10 @@ class DifferenceWarning(RefdistError, UserWarning):
 
 
 class ReplicaTypeWarning(DifferenceWarning):
-    """What is reduced over replicas as if it were something else: RD37 to RD41, RD51, RD52; see `config.checks`."""
+    """A value is reduced as if it were one of another replica type, such as means that are summed: RD37 to RD41, RD51, RD52.
+
+    Replicas check for it where `refdist.config.checks` is asked to.
+    """
 
 
 class InternalError(RefdistError):

@@ -122,7 +122,12 @@ class _Span:
 
 
 def span(kind: str, /, **fields: object) -> AbstractContextManager[None]:
-    """What happens in a `with` block is part of an event of this kind; nothing where nothing is recorded."""
+    """A `with` block whose events are recorded as parts of one event of this kind; without a recording it does nothing.
+
+    Args:
+        kind: a key of `insight.events.KINDS`.
+        fields: those of the event.
+    """
     sink = recording.value
     return NOT_RECORDED if sink is None else _Span(sink, kind, fields)
 

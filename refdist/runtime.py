@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Declared(Protocol):
-    """What is done with a field whatever its type."""
+    """The part of a Field that does not depend on the type of its value."""
 
     what: str
     per_worker: bool
@@ -68,7 +68,7 @@ class Field(Generic[T]):
         self.value = self.initial()
 
     def saved(self) -> Callable[[], None]:
-        """What puts today's value back."""
+        """Returns a function that sets the field to the value that it has now."""
         value = self.value
 
         def put_back() -> None:

@@ -426,7 +426,7 @@ def test_machines_of_a_compute_engine() -> None:
     resolver = resolvers.GCEClusterResolver("p", "z", "g", 1, service=Compute())
     assert resolver.cluster_spec().as_dict() == {"worker": ["10.0.0.97:1", "10.0.0.98:1"]}
     assert (resolver.task_type, resolver.task_id, resolver.master()) == ("worker", 0, "grpc://10.0.0.97:1")
-    with pytest.raises(RuntimeError, match=r"RD34.*'ps', and it names the job of all machines, 'worker'"):
+    with pytest.raises(RuntimeError, match=r"RD34.*set to 'ps': it is the job of all machines of the group, 'worker'"):
         resolver.task_type = "ps"
     assert resolvers.GCEClusterResolver("p", "z", "g", 1, "", service=Compute()).master().endswith("97:1")
     with pytest.raises(ImportError, match=r"RD27.*google-api-python-client"):

@@ -233,7 +233,7 @@ class Current(State):
             cuda.Device(device).use()
 
     def _rest(self) -> None:
-        # Makes the default stream current, which waits for the one that was.
+        # Makes the default stream current; it waits for the stream that was current before.
         stream = self._cuda.get_current_stream()
         if stream.ptr:
             self._cuda.Stream.null.wait_event(stream.record())

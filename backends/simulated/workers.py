@@ -211,7 +211,7 @@ def simulate_workers(fn: Callable[[], T], workers: int, replicas_per_worker: int
 
 
 class _InThread(State):
-    """What a worker has of the thread, in the backend that is in use then."""
+    """The state of the thread that belongs to a worker: that of the backend in use, whichever it is then."""
 
     def save(self, call: CollectiveCall | None) -> tuple[State, Any] | None:
         state = None if chosen.value is None else chosen.value.thread_state()

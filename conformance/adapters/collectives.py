@@ -189,7 +189,7 @@ class Collectives(Adapter, Generic[Tensor]):
 
     @abstractmethod
     def group(self, count: int) -> Any:
-        """What so many replicas need to meet."""
+        """Makes the library's group of `count` replicas."""
 
     @abstractmethod
     def abandon(self, group: object) -> None:
@@ -197,8 +197,8 @@ class Collectives(Adapter, Generic[Tensor]):
 
     @abstractmethod
     def all_reduce(self, context: ReplicaContext, op: str, tensor: Tensor) -> Tensor:
-        """What one replica contributes; returns what it receives."""
+        """Reduces the tensor that this replica contributes; returns the result that it receives."""
 
     @abstractmethod
     def all_gather(self, context: ReplicaContext, tensor: Tensor, axis: int) -> Tensor:
-        """What one replica contributes; returns what it receives."""
+        """Gathers the tensor that this replica contributes; returns the result that it receives."""

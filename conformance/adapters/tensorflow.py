@@ -203,7 +203,7 @@ class _Child:
         os.close(to)
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """The file descriptor that becomes readable when an answer has come."""
         return self._from
 
     def received(self) -> bool:

@@ -146,8 +146,8 @@ class GCEClusterResolver(ClusterResolver):
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
-        raise errors.error("RD34", "GCEClusterResolver", f"its task_type is set to {task_type!r}, and it names the "
-                           f"job of all machines, {self._task_type!r}", "Make another resolver.",
+        raise errors.error("RD34", "GCEClusterResolver", f"task_type cannot be set to {task_type!r}: it is the job "
+                           f"of all machines of the group, {self._task_type!r}", "Make another resolver.",
                            kind=errors.InvalidContextError)
 
     def cluster_spec(self) -> ClusterSpec:

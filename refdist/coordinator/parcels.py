@@ -150,7 +150,7 @@ class Outgoing:
         self._pickler = Pickler
 
     def packed(self, value: object) -> bytes:
-        """What is sent.
+        """Pickles a value for the other process, with a number in place of each object that it knows by one.
 
         Raises:
             RD25: something in it cannot be sent.  RD20: a variable of this process alone.

@@ -21,7 +21,7 @@ Value = tuple[Any, ...]
 
 
 class Cell(Protocol):
-    """What a variable's arrays are in: a `cell.Cell`, or one on a parameter server that is another process.
+    """Holds the arrays of a variable: a `cell.Cell`, or one on a parameter server that is another process.
 
     Attributes:
         drafted: whether an update has ever written it.
@@ -37,17 +37,17 @@ class Cell(Protocol):
 
 
 class Owner(Protocol):
-    """What is asked of a variable whose value is in a cell."""
+    """The part of a variable that drafts call."""
 
     def _settled(self, arrays: Value) -> Value:
-        """What is stored at the end of an update that has made this of the value; raises where that must not be."""
+        """Checks the arrays that an update has computed, and returns those that are stored."""
 
     def _put_back(self, arrays: Value) -> None:
-        """An update has failed, and the value is what it was before."""
+        """Called after a failed update, with the arrays that the variable still holds."""
 
 
 class Draft:
-    """What an update has made of one cell.
+    """The new value that an update computes for one cell, before it is stored.
 
     Attributes:
         owner: the variable.
@@ -127,6 +127,6 @@ class Drafts:
             draft.store()
 
     def put_back(self) -> None:
-        """Says of each variable that it holds what it held before."""
+        """Tells each variable, after a failed update, that it still holds what it held before."""
         for draft in self._drafts.values():
             draft.owner._put_back(draft.base)

@@ -45,7 +45,7 @@ class History(list[Rendezvous]):
 
 
 def of(who: str, kind: str, signature: Any, site: Sequence[object]) -> Rendezvous:
-    """What is told of a call."""
+    """The entry of a history for a call; `who` says which replicas made it."""
     op, dtype, shape = ("" if value is None else str(getattr(value, "name", value))
                         for value in (signature.op, signature.dtypes, signature.shapes))
     return Rendezvous(who, kind, op, dtype, shape, str(site[0]) if site else "")

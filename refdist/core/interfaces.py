@@ -49,14 +49,14 @@ class Layout:
 
 
 class Strategy(Protocol):
-    """What is asked of a strategy where arrays are not known."""
+    """The part of a strategy that this layer, which knows no arrays, uses."""
 
     @property
     def num_replicas_in_sync(self) -> int: ...
 
 
 class Replica(Protocol):
-    """What is asked of the context of a replica."""
+    """The part of a ReplicaContext that this layer uses."""
 
     @property
     def replica_id_in_sync_group(self) -> int: ...

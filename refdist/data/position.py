@@ -67,7 +67,7 @@ class Seeds:
         self.chosen = stream is not None
         self._fresh = not self.chosen if fresh is None else fresh
         self._next: dict[int, int] = {}  # for each stream the number of the next draw
-        self._cached: dict[int, int] = {}  # the draw from which a cache was filled, so that no more are drawn
+        self._cached: dict[int, int] = {}  # by stream, the number of the draw with which a cache was filled
         self.own = random.SystemRandom().randrange(_STREAMS) if stream is None else stream
 
     def __call__(self, reading: Reading) -> int:
@@ -171,7 +171,7 @@ class Tape:
         self.seed = seed
         self.left = False
         self._taken: list[Taken] = []
-        self._strays = 0  # only their number, since a function may return datasets without end
+        self._strays = 0  # a number and no list, because a function may return datasets without end
         self._due: dict[int, deque[tuple[int, int]]] = {
             id(source): deque(zip(numbers, source.drawn(begin, seed, numbers), strict=True))
             for source, numbers, begin in zip(self.sources, noted, first, strict=bool(noted))}

@@ -98,7 +98,12 @@ class Split:
                 for pipeline, reading in zip(self.pipelines, self.readings, strict=True)]
 
     def open(self, tapes: Sequence[Tape] = (), *, peek: bool = False) -> list[Iterable[Any]]:
-        """The pipelines from their beginning, with a tape for each, or none."""
+        """Begins to read every pipeline, from its first element.
+
+        Args:
+            tapes: one for each pipeline, which says what it draws; () where the pipelines draw anew.
+            peek: whether only the first elements are looked at, so that nothing counts as read.
+        """
         readings = [reading._replace(tape=tape, seed=tape.seed)
                     for reading, tape in zip(self.readings, tapes, strict=True)] if tapes else self.readings
         return [dataset._pipeline.read(reading._replace(peek=peek)) if isinstance(dataset, Dataset) else dataset

@@ -123,7 +123,7 @@ class Aligned:
 
     Attributes:
         compared: how many values both have.
-        worst: the largest difference that is not counted as one.
+        worst: the largest difference of two values that count as equal.
     """
 
     def __init__(self, first: Trial, second: Trial, unstable: frozenset[str] = frozenset()) -> None:

@@ -30,7 +30,7 @@ _METHODS = ("random", "normal", "standard_normal", "uniform", "integers", "choic
 # Of the generators that NumPy and Python had before.
 _METHODS_OF_A_STATE = (*(name for name in _METHODS if name not in ("integers", "permuted")), "rand", "randn", "randint",
                        "random_sample")
-# A subclass of Python's with `random` and without `getrandbits` would draw other integers.
+# With `getrandbits`: a subclass of `random.Random` that overrides `random` alone would draw other integers.
 _METHODS_OF_PYTHON = ("random", "getrandbits", "uniform", "randint", "randrange", "choice", "choices", "sample",
                       "shuffle", "gauss", "normalvariate")
 

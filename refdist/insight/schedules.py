@@ -37,7 +37,7 @@ from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import ResourceVariable, Variable
 
 KILLED = "the program is killed"
-LIMIT = 2500  # steps of a run; more than PATIENCE of `cluster`, after which what waits lets others go on
+LIMIT = 2500  # steps of a run: more than `cluster.PATIENCE`, after which a loop that waits lets others go on
 
 Process = tuple[int, int]
 """The number of the coordinator's cluster, from 0, and of its function, from 1; (0, 0) is the coordinator."""

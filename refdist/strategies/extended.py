@@ -235,7 +235,7 @@ class StrategyExtended(OneOfAKind):
                 backend.use(names[i])
                 my_args, my_kwargs = on_device(my_args), on_device(my_kwargs)
             if sink is None or event is None:
-                # Without arguments, a call that unpacks none is faster in CPython.
+                # In CPython `function()` is faster than `function(*(), **{})`.
                 return function(*my_args, **my_kwargs) if my_args or my_kwargs else function()
             if run is not None:
                 run.event = event

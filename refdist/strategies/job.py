@@ -56,8 +56,9 @@ class Job:
         if self._taken:
             raise errors.error("RD20", attempted, "the job has a strategy", "Make one strategy in the program.")
         if layout.count > 1:
-            raise errors.error("RD20", attempted, f"each worker would have {layout.count} replicas",
-                               "Leave num_accelerators out; start more workers.")
+            raise errors.error("RD20", attempted, f"the resolver's num_accelerators give each worker "
+                               f"{layout.count} replicas", "Leave num_accelerators out, and start more workers: each "
+                               "process has one replica.")
         self._taken = True
 
 

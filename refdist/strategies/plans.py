@@ -216,7 +216,7 @@ class _Packed(Plan):
 
     def batch_reduce_implementation(self, reduce_op: ReduceOp, value_destination_pairs: Pairs,
                                     options: CommunicationOptions) -> Any:
-        """The sums of all pairs in one call when all go where they come from, else one by one.
+        """Reduces all pairs together if each result goes to the devices of its value, otherwise one pair at a time.
 
         Args:
             reduce_op: SUM or MEAN.

@@ -60,7 +60,7 @@ class Access(NamedTuple):
 
 
 class Servers(Extended, Protocol):
-    """What is asked of the `extended` of a strategy with parameter servers."""
+    """The part of a ParameterServerExtended that its variables use."""
 
     lost: set[int]
     workers: int
@@ -82,7 +82,7 @@ def _visit(variable: ResourceVariable, operation: str, value: object = None, ret
 
 
 def _read_first(value: object) -> object:
-    """What is written, with arrays for variables: reading one is an access of its own, which comes before."""
+    """Replaces variables in a value that is to be written by their arrays: they are read before the write begins."""
     if nest.is_nested(value):
         return nest.map_structure(_read_first, value)
     return to_array(value) if isinstance(value, HoldsArray) and not is_splittable(value) else value

@@ -248,7 +248,13 @@ def _divided(op: ReduceOp, total: Array, count: int) -> Any:
 
 
 def first(transport: Transport, call: CollectiveCall, part: Part) -> Any:
-    """Worker 0's array or IndexedSlices; how many slices there are may differ between workers."""
+    """Gives worker 0's array or IndexedSlices to all workers.
+
+    Args:
+        transport: between the workers, all of which call this.
+        call: what led here.
+        part: this worker's: an array of worker 0's shape and dtype, or IndexedSlices of any number of slices.
+    """
     if not isinstance(part, IndexedSlices):
         return beside(transport.broadcast(call, part), part)
     shape = None if part.dense_shape is None else to_numpy(part.dense_shape)
