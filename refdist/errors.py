@@ -118,9 +118,9 @@ class DifferenceWarning(RefdistError, UserWarning):
 
 
 class ReplicaTypeWarning(DifferenceWarning):
-    """A value is reduced as if it were one of another replica type, such as means that are summed: RD37 to RD41, RD51, RD52.
+    """A value is reduced as if it were one of another replica type, such as means that are summed.
 
-    Replicas check for it where `refdist.config.checks` is asked to.
+    RD37 to RD41, RD51 and RD52; replicas check for it where `refdist.config.checks` is asked to.
     """
 
 

@@ -13,7 +13,7 @@ import pytest
 from refdist.conformance import session
 from refdist.conformance.adapter import start
 from refdist.conformance.adapters.tensorflow import CRASHED, TensorFlow
-from refdist.conformance.examples import Code, Program
+from refdist.conformance.examples import Answer, Code, Program
 from refdist.conformance.protocol import Unusable
 
 ALONE = '''
@@ -114,3 +114,48 @@ def test_tensorflow_runs_a_program_with_servers_again_after_a_crash(tmp_path: Pa
     [answer] = adapter.run(Program("Default", "own.md", Code(source, 1), Code("1", 2), (0,)))
     assert (log.read_text(), answer) == (
         "x" * runs, {0: 7} if runs > crashes else {0: {"error": "crash", "message": CRASHED}})
+
+
+class _Logging(TensorFlow):
+    """The adapter's processes, which write down their numbers, and fail at some values."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def _here(self, program: Program) -> Answer:
+        with self.log.open("a") as file:
+            print(os.getpid(), file=file)
+        if program.example.source == "rows = 13":
+            return {0: {"error": "value", "message": "ValueError: 13"}}
+        if program.example.source == "rows = 14":
+            os._exit(1)
+        return {0: 7}
+
+    def processes(self, *sources: str, strategy: str = "Mirrored 2", line: int = 1) -> list[str]:
+        """Those in which programs were run since this was last called, these ones at the end."""
+        for source in sources:
+            self.answers = self.run(Program(strategy, "own.md", None, Code(source, line), (0,)))
+        ran = self.log.read_text().split()
+        self.log.unlink()
+        return ran
+
+
+def test_the_values_of_a_property_share_a_process_and_other_programs_do_not(tmp_path: Path) -> None:
+    adapter = _Logging(tmp_path / "processes")
+    shared = adapter.processes("rows = 1", "rows = 2", "rows = []", "rows = '3'")
+    assert len(shared) == 4 and len(set(shared)) == 1
+    others = adapter.processes("lines = 1", "rows = range(1)", "rows = range(2)", "rows = 1")
+    others += adapter.processes("rows = 1", line=2) + adapter.processes("rows = 1", strategy="Mirrored 3")
+    assert len({*shared, *others}) == 7
+    # Workers never do: the strategy of each is connected to those of the others.
+    assert len(set(adapter.processes("rows = 1", "rows = 2", strategy="MultiWorker 2x1"))) == 4
+
+
+@pytest.mark.parametrize(("value", "error"), [
+    (13, {"error": "value", "message": "ValueError: 13"}), (14, {"error": "crash", "message": CRASHED})])
+def test_what_fails_beside_other_values_is_run_again_alone(tmp_path: Path, value: int, error: dict[str, str]) -> None:
+    adapter = _Logging(tmp_path / "processes")
+    first, beside, alone = adapter.processes("rows = 1", f"rows = {value}")
+    assert first == beside != alone and adapter.answers == [{0: error}]
+    # Nor does what comes after it share a process with it.
+    assert adapter.processes("rows = 2")[0] not in (first, alone)
