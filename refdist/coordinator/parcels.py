@@ -20,7 +20,7 @@ import functools
 import io
 import pickle
 from collections import ChainMap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,7 +37,7 @@ from refdist.coordinator.values import (
 from refdist.core import devices
 from refdist.strategies.job import Job
 from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
-from refdist.variables.remote import Facts, RemoteVariable, handle
+from refdist.variables.remote import RemoteVariable, handle
 from refdist.variables.served import PerWorkerVariable
 from refdist.variables.variable import ResourceVariable
 
@@ -132,9 +132,8 @@ class Outgoing:
         definitions: of the objects that have a number, in an order in which none needs a later one.
     """
 
-    def __init__(self, strategy: ParameterServerStrategy, job: Job) -> None:
+    def __init__(self, job: Job) -> None:
         self.definitions: list[tuple[int, bytes]] = []
-        self._strategy = strategy
         self._job = job
         # id -> (number, the object, kept so that no other one gets its id).
         self._numbers: dict[int, tuple[int, object]] = {}
@@ -203,13 +202,15 @@ class Outgoing:
 
     def _definition(self, obj: object) -> tuple[str, object]:
         if isinstance(obj, RemoteVariable):
-            return "variable", obj.facts()
-        if obj is self._strategy or obj is self._strategy.extended:
-            return "strategy" if obj is self._strategy else "extended", None
+            return "variable", (self._strategy_of(obj), obj.facts())
+        for number, strategy in enumerate(self._job.strategies):
+            if obj is strategy or obj is strategy.extended:
+                return "strategy" if obj is strategy else "extended", number
         if isinstance(obj, PerWorkerVariable):
             first = obj._first
-            return "own variable", (obj._initial, first._name, first._shape, first._trainable, first._synchronization,
-                                    first._aggregation, first._constraint)
+            return "own variable", (
+                self._strategy_of(obj), obj._initial, first._name, first._shape, first._trainable,
+                first._synchronization, first._aggregation, first._constraint)
         if isinstance(obj, SharedDataset):
             return "dataset", obj._given
         if isinstance(obj, SharedIterator):
@@ -223,6 +224,10 @@ class Outgoing:
                            "variable." if isinstance(obj, RemoteValue) else "")
 
 
+    def _strategy_of(self, variable: RemoteVariable | PerWorkerVariable) -> int:
+        return self._job.strategies.index(variable._strategy)
+
+
 # Also those that are refused.
 _NUMBERED = (ResourceVariable, PerWorkerVariable, ParameterServerStrategy, ParameterServerExtended, PerWorkerDataset,
              PerWorkerIterator, RemoteValue, _Function)
@@ -233,11 +238,11 @@ class Incoming:
     """Unpickles what a worker receives, and makes the objects that messages name by number.
 
     Args:
-        strategy: this worker's.
-        worker: its number.
+        strategy: this worker's counterpart of a strategy of the coordinator's process, by its number.
+        worker: the number of this worker.
     """
 
-    def __init__(self, strategy: ParameterServerStrategy, worker: int) -> None:
+    def __init__(self, strategy: Callable[[int], ParameterServerStrategy], worker: int) -> None:
         self._definitions: dict[int, bytes] = {}
         self._objects: dict[int, Any] = {}
         self._strategy = strategy
@@ -274,17 +279,18 @@ class Incoming:
             raise opened
         return opened
 
-    def _made(self, kind: str, given: object) -> Any:
-        if isinstance(given, Facts):
-            return handle(self._strategy, given)
-        if kind == "own variable" and isinstance(given, tuple):
-            array, name, shape, *rest = given
+    def _made(self, kind: str, given: Any) -> Any:
+        if kind == "variable":
+            number, facts = given
+            return handle(self._strategy(number), facts)
+        if kind == "own variable":
+            number, array, name, shape, *rest = given
             return ResourceVariable(array, name, shape, devices.canonical(
-                f"/job:worker/task:{self._worker}/device:CPU:0"), self._strategy, *rest)
+                f"/job:worker/task:{self._worker}/device:CPU:0"), self._strategy(number), *rest)
         if kind == "function":
             return given
         if kind == "dataset":
             return SharedDataset(given)._made(self._worker)
-        if kind == "iterator" and isinstance(given, Iterable):
+        if kind == "iterator":
             return iter(given)
-        return self._strategy if kind == "strategy" else self._strategy.extended
+        return self._strategy(given) if kind == "strategy" else self._strategy(given).extended

@@ -1,10 +1,13 @@
-"""`Processes`: the workers of a coordinator where each is a process, and what happens to their functions.
+"""`Processes`: the functions of a coordinator whose workers are processes, and `Fleet`: those workers.
 
-The coordinator has two channels to each worker.  Through the first it sends one function, and gets what came of it;
-through the second it says that a function is to stop.  Everything is done by the thread that holds the lock: that of
-the program, while it schedules or waits, or else one that looks after the channels while the program does something of
-its own, so that workers do not wait for it.  The program does not hand its work to that thread, because the interpreter
-would take milliseconds to switch between the two.
+A program may have several strategies, each with a coordinator of its own: their queues are served in turn by the same
+workers, each of which carries out one function at a time.
+
+The process of the coordinators has two channels to each worker.  Through the first it sends one function, and gets what
+came of it; through the second it says that a function is to stop.  Everything is done by the thread that holds the
+lock: that of the program, while it schedules or waits, or else one that looks after the channels while the program does
+something of its own, so that workers do not wait for it.  The program does not hand its work to that thread, because
+the interpreter would take milliseconds to switch between the two.
 
 A worker is lost when its channel says so: its process is gone, or was silent in the middle of a message for longer than
 the limit.  Its function goes to the end of the queue.  Where the launcher starts workers again, it comes back by
@@ -29,8 +32,9 @@ from refdist.coordinator.choices import current
 from refdist.coordinator.closures import Closure
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.parcels import Outgoing, SharedDataset
+from refdist.runtime import Field
 from refdist.strategies.job import Job
-from refdist.strategies.parameter_server import ParameterServerExtended, ParameterServerStrategy
+from refdist.strategies.parameter_server import ParameterServerExtended
 from refdist.workers.channels import Channel, Gone
 from refdist.workers.launcher import WORKER, Task
 
@@ -46,6 +50,7 @@ class _Worker:
         number: its number.
         work, control: the channels to it.
         closure: the function that it carries out.
+        owner: whose that is.
         sent: how many functions it was sent.
         defined: how many definitions it has.
     """
@@ -55,105 +60,89 @@ class _Worker:
         self.work = work
         self.control = control
         self.closure: Closure | None = None
+        self.owner: Processes | None = None
         self.sent = 0
         self.defined = 0
 
 
-class Processes(Functions):
-    """The workers of one coordinator, which are processes."""
+class Fleet:
+    """The workers of a job, which are processes.
 
-    def __init__(self, extended: ParameterServerExtended, job: Job) -> None:
-        super().__init__(extended.workers)
-        strategy = extended._strategy
-        assert isinstance(strategy, ParameterServerStrategy)
-        self._outgoing = Outgoing(strategy, job)
-        self._there = [_Worker(i, *job.peers.channels[Task(WORKER, i)]) for i in range(self.workers)]
-        self._rested = list(self._there)
-        self._lost = ""  # the last worker that was lost, and how
+    Attributes:
+        lock: held by the thread that plays the coordinators.
+        size: how many workers there were at the start.
+        there: the workers that there are.
+        outgoing: pickles what they are sent.
+        coordinators: whose functions they carry out.
+        lost: the last worker that was lost, and how.
+    """
+
+    def __init__(self, job: Job, size: int) -> None:
+        self.lock = threading.RLock()
+        self.size = size
+        self.outgoing = Outgoing(job)
+        self.coordinators: list[Processes] = []
+        self.there = [_Worker(i, *job.peers.channels[Task(WORKER, i)]) for i in range(size)]
+        self.lost = ""
+        self._rested = list(self.there)
         self._events = select.epoll()
-        self._by_file = {worker.work.fileno(): worker for worker in self._there}
+        self._by_file = {worker.work.fileno(): worker for worker in self.there}
         self._returned: deque[_Worker] = deque()  # workers that have come back, and were not seen yet
         self._return = os.eventfd(0, os.EFD_NONBLOCK)  # readable while there are some
         for file in (*self._by_file, self._return):
             self._events.register(file, select.EPOLLIN)
         self._peers = job.peers
-        self._losses = [0] * self.workers
+        self._losses = [0] * size
         job.peers.listen(self._come_back)
         threading.Thread(target=self._attend, name="refdist coordinator", daemon=True).start()
 
-    # --- Methods that the coordinator calls ---
+    def wait(self, ready: Callable[[], bool], attempted: str, waiting: Callable[[], str]) -> None:
+        """Lets functions run until `ready()`.
 
-    @property
-    def idle(self) -> bool:
-        return not self.queue and len(self._rested) == len(self._there)
-
-    def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
-        if current.value is not None:
-            raise errors.error("RD20", "ClusterCoordinator.schedule inside `interleaving`", "the workers are "
-                               "processes, and nothing decides when they go on",
-                               "Start the program alone; then its workers are simulated.")
-        return self._outgoing.call(fn, args, kwargs)
-
-    def per_worker_dataset(self, given: object) -> SharedDataset:
-        made = SharedDataset(given)
-        if not callable(given):
-            made._made(0)
-        self._outgoing.number_of(made)
-        return made
-
-    def wait(self, ready: Callable[[], bool], attempted: str) -> None:
+        Raises:
+            RD33: no worker is left.
+        """
         alone = 0.0  # seconds in which there was no worker
         while not ready():
             comes_back = min(self._losses) <= self._peers.returns
-            if not self._there and (not comes_back or alone >= self._peers.seconds):
+            if not self.there and (not comes_back or alone >= self._peers.seconds):
                 late = f", none has come back within {self._peers.seconds:g} s" if comes_back else ""
-                raise errors.error("RD33", attempted, f"no worker is left of {self.workers}{late}, and "
-                                   f"{self.waiting()}; the last one was {self._lost}",
-                                   "Start the job again from the latest checkpoint.")
+                raise errors.error("RD33", attempted, f"no worker is left of {self.size}{late}, and {waiting()}; the "
+                                   f"last one was {self.lost}", "Start the job again from the latest checkpoint.")
             before = time.monotonic()
-            self._look(_LOOK)
-            alone = 0.0 if self._there else alone + min(time.monotonic() - before, 2 * _LOOK)
+            self.look(_LOOK)
+            alone = 0.0 if self.there else alone + min(time.monotonic() - before, 2 * _LOOK)
 
-    def step(self) -> None:
-        self._look(_STEP)
-
-    def scheduled(self) -> None:
-        self._look(0)
-
-    def _stop_all(self) -> None:
-        for worker in self._there:
-            if worker.closure is not None:
-                with contextlib.suppress(Gone):  # its other channel reports this, too
-                    worker.control.send(pickle.dumps(worker.sent))
-        while any(worker.closure for worker in self._there):
-            self._hear_all(_LOOK)
-
-    # --- Messages of workers ---
+    def look(self, seconds: float) -> None:
+        """Sends functions to workers that are free, and takes what others have answered within so many seconds."""
+        self._send_all()
+        self.hear_all(seconds)
+        self._send_all()
 
     def _attend(self) -> None:
         while True:
             self._events.poll()
             with self.lock:
-                self._look(0)
-
-    def _look(self, seconds: float) -> None:
-        self._send_all()
-        self._hear_all(seconds)
-        self._send_all()
+                self.look(0)
 
     def _send_all(self) -> None:
-        while self.queue and self._rested:
+        while self._rested and (owner := next((one for one in self.coordinators if one.queue), None)) is not None:
+            if len(self.coordinators) > 1:  # the next ones come first
+                self.coordinators.remove(owner)
+                self.coordinators.append(owner)
             worker = self._rested.pop(0)
-            worker.closure = closure = self.queue.popleft()
-            known = self._outgoing.definitions
+            worker.owner, worker.closure = owner, owner.queue.popleft()
+            known = self.outgoing.definitions
             worker.sent += 1
             try:
-                worker.work.send(pickle.dumps((worker.sent, known[worker.defined:], closure.number, closure.call)))
+                worker.work.send(pickle.dumps((worker.sent, known[worker.defined:], owner.strategy,
+                                               worker.closure.number, worker.closure.call)))
             except Gone as gone:
                 self._lose(worker, gone)
             worker.defined = len(known)
 
-    def _hear_all(self, seconds: float) -> None:
+    def hear_all(self, seconds: float) -> None:
+        """Takes what workers have answered within so many seconds."""
         for file, _ in self._events.poll(seconds):
             worker = self._by_file.get(file)
             if file == self._return:
@@ -166,19 +155,10 @@ class Processes(Functions):
                 except Gone as gone:
                     self._lose(worker, gone)
                 else:
-                    self._ended(worker, *_unpacked(answer))
-
-    def _ended(self, worker: _Worker, what: str, result: object) -> None:
-        closure, worker.closure = worker.closure, None
-        self._rested.append(worker)
-        assert closure is not None
-        if what == DONE:
-            closure.finish(result, None)
-        elif what == STOPPED:
-            closure.cancel(f"it was stopped on worker {worker.number}, because another function failed")
-        else:
-            assert isinstance(result, BaseException)
-            self._failed(closure, worker.number, result)
+                    self._rested.append(worker)
+                    closure, worker.closure = worker.closure, None
+                    assert closure is not None and worker.owner is not None
+                    worker.owner.ended(closure, worker.number, *_unpacked(answer))
 
     def _come_back(self, task: Task, channels: Sequence[Channel]) -> None:
         # Called in another thread.
@@ -186,9 +166,9 @@ class Processes(Functions):
         os.eventfd_write(self._return, 1)
 
     def _welcome(self, worker: _Worker) -> None:
-        for before in [other for other in self._there if other.number == worker.number]:
+        for before in [other for other in self.there if other.number == worker.number]:
             self._lose(before, Gone("its process is gone"))
-        self._there.append(worker)
+        self.there.append(worker)
         self._rested.append(worker)
         self._by_file[worker.work.fileno()] = worker
         self._events.register(worker.work.fileno(), select.EPOLLIN)
@@ -196,21 +176,96 @@ class Processes(Functions):
     def _lose(self, worker: _Worker, gone: Gone) -> None:
         closure, worker.closure = worker.closure, None
         self._losses[worker.number] += 1
-        self._lost = f"worker {worker.number} ({gone})"
-        self._there.remove(worker)
+        self.lost = f"worker {worker.number} ({gone})"
+        self.there.remove(worker)
         if worker in self._rested:
             self._rested.remove(worker)
         self._by_file = {file: other for file, other in self._by_file.items() if other is not worker}
         worker.control.close()
         worker.work.close()
-        if closure is not None:
-            self._lost += f", in {closure}"
-            self._again(closure)
-            if closure.losses > self._peers.returns > 0 and closure in self.queue:
-                self.queue.remove(closure)
-                self._failed(closure, worker.number, errors.error(
-                    "RD33", f"function {closure.name}", f"{closure.losses} workers were lost one after another while "
-                    "they carried it out", "Look at what it does that ends its process, or takes its memory."))
+        if closure is not None and worker.owner is not None:
+            self.lost += f", in {closure}"
+            worker.owner.lost(closure, worker.number, self._peers.returns)
+
+
+class Processes(Functions):
+    """The functions of one coordinator, whose workers are processes.
+
+    Attributes:
+        strategy: the number of its strategy.
+    """
+
+    def __init__(self, extended: ParameterServerExtended, job: Job) -> None:
+        super().__init__(extended.workers)
+        fleet = _fleet.value = _fleet.value or Fleet(job, extended.workers)
+        self._fleet = fleet
+        self.lock = fleet.lock
+        self.strategy = job.strategies.index(extended._strategy)
+        with fleet.lock:
+            fleet.coordinators.append(self)
+
+    # --- Methods that the coordinator calls ---
+
+    @property
+    def idle(self) -> bool:
+        return not self.queue and not self._running()
+
+    def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
+        if current.value is not None:
+            raise errors.error("RD20", "ClusterCoordinator.schedule inside `interleaving`", "the workers are "
+                               "processes, and nothing decides when they go on",
+                               "Start the program alone; then its workers are simulated.")
+        return self._fleet.outgoing.call(fn, args, kwargs)
+
+    def per_worker_dataset(self, given: object) -> SharedDataset:
+        made = SharedDataset(given)
+        if not callable(given):
+            made._made(0)
+        self._fleet.outgoing.number_of(made)
+        return made
+
+    def wait(self, ready: Callable[[], bool], attempted: str) -> None:
+        self._fleet.wait(ready, attempted, self.waiting)
+
+    def step(self) -> None:
+        self._fleet.look(_STEP)
+
+    def scheduled(self) -> None:
+        self._fleet.look(0)
+
+    def _running(self) -> list[_Worker]:
+        return [worker for worker in self._fleet.there if worker.closure is not None and worker.owner is self]
+
+    def _stop_all(self) -> None:
+        for worker in self._running():
+            with contextlib.suppress(Gone):  # its other channel reports this, too
+                worker.control.send(pickle.dumps(worker.sent))
+        while self._running():
+            self._fleet.hear_all(_LOOK)
+
+    # --- What has become of functions ---
+
+    def ended(self, closure: Closure, worker: int, what: str, result: object) -> None:
+        """A worker says what came of a function."""
+        if what == DONE:
+            closure.finish(result, None)
+        elif what == STOPPED:
+            closure.cancel(f"it was stopped on worker {worker}, because another function failed")
+        else:
+            assert isinstance(result, BaseException)
+            self._failed(closure, worker, result)
+
+    def lost(self, closure: Closure, worker: int, returns: int) -> None:
+        """The worker is lost that carried out a function; each comes back at most so many times."""
+        self._again(closure)
+        if closure.losses > returns > 0 and closure in self.queue:
+            self.queue.remove(closure)
+            self._failed(closure, worker, errors.error(
+                "RD33", f"function {closure.name}", f"{closure.losses} workers were lost one after another while "
+                "they carried it out", "Look at what it does that ends its process, or takes its memory."))
+
+
+_fleet: Field[Fleet | None] = Field("the workers of this process's job", lambda: None, kept=True)
 
 
 def _unpacked(answer: bytes) -> tuple[str, object]:

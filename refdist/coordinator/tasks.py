@@ -72,32 +72,39 @@ class _Worker:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._channel, control = job.peers.channels[_CHIEF]
-        strategy = ParameterServerStrategy(SimpleClusterResolver(job.cluster, task_type=WORKER,
-                                                                 task_id=job.task.number))
-        extended = strategy.extended
-        assert isinstance(extended, ParameterServerExtended)
-        extended.pause = self._pause
-        self._incoming = Incoming(strategy, job.task.number)
-        with context_stack.pushed(extended._scope_frame(context_stack.frame())):
-            self._snapshot = inherited.Snapshot()
+        # For each strategy of the coordinator's process one here, and what its functions begin with.
+        self._strategies: list[tuple[ParameterServerStrategy, inherited.Snapshot]] = []
+        self._incoming = Incoming(self._strategy, job.task.number)
         self._function = 0  # the number of the function that runs
         self._stopped = 0.0  # the number of the last function that is to stop
         threading.Thread(target=self._listen, args=(control,), name="refdist control", daemon=True).start()
+
+    def _strategy(self, number: int) -> ParameterServerStrategy:
+        while len(self._strategies) <= number:
+            strategy = ParameterServerStrategy(SimpleClusterResolver(
+                self._job.cluster, task_type=WORKER, task_id=self._job.task.number))
+            extended = strategy.extended
+            assert isinstance(extended, ParameterServerExtended)
+            extended.pause = self._pause
+            with context_stack.pushed(extended._scope_frame(context_stack.BOTTOM)):
+                self._strategies.append((strategy, inherited.Snapshot()))
+        return self._strategies[number][0]
 
     def work(self) -> None:
         """Carries out functions until the coordinator is gone."""
         here.worker = self._job.task.number
         while True:
             try:
-                self._function, definitions, number, call = pickle.loads(self._channel.receive())
+                self._function, definitions, strategy, number, call = pickle.loads(self._channel.receive())
                 self._incoming.define(definitions)
-                self._channel.send(self._carried_out(number, call))
+                self._channel.send(self._carried_out(strategy, number, call))
             except Gone:
                 return
 
-    def _carried_out(self, number: int, call: bytes) -> bytes:
+    def _carried_out(self, strategy: int, number: int, call: bytes) -> bytes:
+        self._strategy(strategy)
         try:
-            return self._snapshot.call(self._result, number, call)
+            return self._strategies[strategy][1].call(self._result, number, call)
         except Stopped:
             return _packed((STOPPED, None))
         except BaseException as error:

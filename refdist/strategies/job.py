@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+from typing import Any
 
 from refdist import errors
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
@@ -31,6 +32,7 @@ class Job:
         cluster: the cluster.
         peers: the channels to the others.
         links: to the parameter servers.
+        strategies: those of this process, by their numbers.
     """
 
     def __init__(self, task: Task, cluster: ClusterSpec, peers: Peers) -> None:
@@ -39,27 +41,28 @@ class Job:
         self.peers = peers
         self.links = [Link(peers.channels[Task(SERVER, index)][0]) for index in cluster.task_indices(SERVER)
                       if task.type != SERVER]
+        self.strategies: list[Any] = []
         self._numbers = itertools.count()
-        self._taken = False
 
     def new_number(self) -> int:
         """A number that no other object of the job has; only the coordinator makes objects."""
         return next(self._numbers)
 
-    def take(self, layout: Layout) -> None:
-        """Assigns the job to a strategy; a job serves one.
+    def take(self, strategy: object, cluster: ClusterSpec, layout: Layout) -> None:
+        """Lets a strategy use the job, which may have several.
 
         Raises:
-            RD20: it has one, or workers would have several replicas.
+            RD17: the strategy has another cluster.  RD20: workers would have several replicas.
         """
         attempted = "ParameterServerStrategy in a job of several processes"
-        if self._taken:
-            raise errors.error("RD20", attempted, "the job has a strategy", "Make one strategy in the program.")
+        if cluster != self.cluster:
+            raise errors.error("RD17", attempted, f"the strategy has the cluster {cluster}, and the processes are the "
+                               f"tasks of {self.cluster}", "Give all strategies of the program the same cluster.")
         if layout.count > 1:
             raise errors.error("RD20", attempted, f"the resolver's num_accelerators give each worker "
                                f"{layout.count} replicas", "Leave num_accelerators out, and start more workers: each "
                                "process has one replica.")
-        self._taken = True
+        self.strategies.append(strategy)
 
 
 current: Field[Job | None] = Field("the job that this process is a task of; None where tasks are simulated",

@@ -77,8 +77,8 @@ class ParameterServerStrategy(Strategy):
     Raises:
         SystemExit: this process is a worker or a parameter server, and its coordinator has ended.
         RD17: the cluster is described wrongly, has no worker or no parameter server, or is not the one of the
-            processes that were started.
-        RD20: in a job, a second strategy, or workers with GPUs.
+            processes that were started, which is that of every strategy of the program.
+        RD20: in a job, workers with several GPUs.
         RD24: the resolver counts GPUs that the machine does not have.  RD25, RD34: bad arguments.
 
     Source: tf.distribute.ParameterServerStrategy.
@@ -156,7 +156,7 @@ class ParameterServerExtended(StrategyExtended):
         super().__init__(container_strategy, worker_devices=[f"GPU:{i}" for i in range(gpus)] or ["CPU:0"],
                          parameter_devices=servers)
         if self.job is not None:
-            self.job.take(self.layout)
+            self.job.take(container_strategy, spec, self.layout)
             self.kinds = {**_KINDS, Kind.PLAIN: RemoteVariable}
         self._keeps = Keeps.CENTRAL if self.layout.count > 1 else Keeps.LONE_CENTRAL
         self._partition = partition

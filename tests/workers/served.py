@@ -252,7 +252,60 @@ def failures(strategy: Any, c: Any) -> None:
     assert "RD20" in refused(stop_task, c, "worker", 0) and "RD20" in refused(restart_task, c, "worker", 0)
     with interleaving(1):
         assert "RD20" in refused(c.schedule, int)
-    assert "RD20" in refused(refdist.ParameterServerStrategy, strategy.cluster_resolver)
+
+
+def strategies(strategy: Any, c: Any) -> None:
+    """Two strategies with the same tasks: each has its own variables, scope, queue and error."""
+    other = refdist.ParameterServerStrategy(strategy.cluster_resolver)
+    d = ClusterCoordinator(other)
+    assert d is not c and ClusterCoordinator(other) is d
+    with strategy.scope():
+        v = refdist.Variable(0.0)
+    with other.scope():
+        w, own = refdist.Variable(10.0), refdist.Variable(5.0, per_worker_variable=True)
+    assert w.device.startswith("/job:ps/replica:0/task:0")  # each counts its own
+
+    def counted(mine: Any, others: Any) -> Any:
+        mine.assign_add(1.0)
+        return refdist.get_strategy() is strategy, refdist.get_strategy() is other, others.read_value() >= 0.0
+
+    of_c = [c.schedule(counted, args=(v, w)) for _ in range(20)]
+    of_d = [d.schedule(counted, args=(w, v)) for _ in range(20)]
+    c.join()
+    d.join()
+    assert (float(v), float(w)) == (20.0, 30.0)
+    assert [tuple(map(bool, value)) for value in c.fetch(of_c)] == [(True, False, True)] * 20
+    assert [tuple(map(bool, value)) for value in d.fetch(of_d)] == [(False, True, True)] * 20
+
+    # What the first one makes for each worker, the functions of the second one get, too, and not another one.
+    iterator = iter(c.create_per_worker_dataset(lambda: Dataset.range(1000)))
+    read = [one.schedule(lambda: (index(), next(iterator))).fetch() for one in (c, d) * 10]
+    assert all([int(value) for worker, value in read if worker == number] == list(range(
+        sum(worker == number for worker, _ in read))) for number in range(2))
+    assert float(c.schedule(lambda: own.assign_add(1.0)).fetch()) == 6.0
+
+    def goes_on() -> None:
+        while v.read_value() >= 0:
+            pass
+
+    def fails() -> None:
+        raise KeyError("mine")
+
+    runs = d.schedule(goes_on)
+    c.schedule(fails)
+    try:
+        c.join()
+    except KeyError:
+        pass
+    else:
+        raise AssertionError
+    c.schedule(v.assign, args=(-1.0,))
+    assert runs.fetch() is None and d.join() is None and c.done()
+
+    cluster = strategy.cluster_resolver.cluster_spec().as_dict()
+    resolver = refdist.cluster_resolver.SimpleClusterResolver(refdist.train.ClusterSpec(
+        {**cluster, "worker": cluster["worker"][:1]}))
+    assert "RD17" in refused(refdist.ParameterServerStrategy, resolver)
 
 
 def note_the_time() -> None:
