@@ -121,6 +121,19 @@ def test_workers_say_which_checkpoints_are_complete(tmp_path: Path, monkeypatch:
                          ("steps", None, False)]
 
 
+def test_a_checkpoint_is_announced_before_anything_else_is_done(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[list[str]] = []
+    monkeypatch.setattr(saved, "_take", lambda path, step: there.append(sorted(os.listdir(tmp_path))))
+    manager = refdist.train.CheckpointManager(refdist.train.Checkpoint(step=refdist.Variable(1)), tmp_path, 1)
+    manager.save()
+    manager.save()
+    # The old one is deleted later: a worker that is lost meanwhile has saved the new one.
+    assert [name.split(".")[0] for name in there[1]] == ["checkpoint", "ckpt-1", "ckpt-2"], there
+    manager.checkpoint.save(tmp_path / "ckpt")
+    assert len(there) == 3
+
+
 # In processes.
 
 def launch(*arguments: object, most: int = 3, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -278,10 +278,15 @@ class Checkpoint:
         path = f"{prefix}-{number}"
         step = self._write(path, attempted, writes)
         folder, name = os.path.split(path)
-        # The index lists this checkpoint alone, because a manager of the folder may delete those that it lists.
-        by_writers(self._shared(), attempted, indexes,
-                   lambda: files.write_index(folder, {"latest": name, "all": [name]}))
-        saved.tell(path, step)
+
+        def write_index() -> None:
+            # It lists this checkpoint alone, because a manager of the folder may delete those that it lists.
+            files.write_index(folder, {"latest": name, "all": [name]})
+            saved.tell(path, step)
+
+        by_writers(self._shared(), attempted, indexes, write_index)
+        if not indexes:
+            saved.tell(path, step)
         return path
 
     def _next_number(self, attempted: str) -> int:

@@ -145,8 +145,16 @@ class CheckpointManager:
         self._managed.pop(self._latest, None)
         self._managed[self._latest] = time.time()
         too_old = self._too_old()
-        by_writers(self._checkpoint._shared(), attempted, indexes, lambda: self._write_index_and_delete(too_old))
-        saved.tell(path, saved_step)
+
+        def write() -> None:
+            self._write_index()
+            saved.tell(path, saved_step)
+            for name in too_old:  # later, so that the index never names a missing checkpoint
+                files.delete(self._directory, name)
+
+        by_writers(self._checkpoint._shared(), attempted, indexes, write)
+        if not indexes:
+            saved.tell(path, saved_step)
         return path
 
     def sync(self) -> None:
@@ -169,13 +177,10 @@ class CheckpointManager:
                 too_old.append(name)
         return too_old
 
-    def _write_index_and_delete(self, too_old: list[str]) -> None:
-        # In this order, so that the index never names a missing checkpoint.
+    def _write_index(self) -> None:
         files.write_index(self._directory, {
             "latest": self._latest, "all": list(self._managed), "times": self._managed,
             "preserved_at": self._preserved_at})
-        for name in too_old:
-            files.delete(self._directory, name)
 
     def restore_or_initialize(self) -> str | None:
         """Restores the newest checkpoint and returns its path; if there is none, calls `init_fn` and returns None.

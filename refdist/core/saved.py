@@ -17,7 +17,9 @@ def hand_over(take: Callable[[str, int | None], object]) -> None:
 
 
 def tell(path: str, step: int | None) -> None:
-    """Announces that all workers have saved a checkpoint, which the next start of the program may restore.
+    """Announces a checkpoint that is complete, with the index, so that the next start of the program may restore it.
+
+    Who writes the index says it at once, before it waits for others: the job may be lost meanwhile.
 
     Args:
         path: what it is restored by.
