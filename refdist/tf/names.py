@@ -20,6 +20,8 @@ _KERAS = ("constraints", "initializers", "losses", "metrics", "optimizers", "reg
 # What makes the values of variables, by the names that Keras has for it.
 _INITIALIZERS = {"zeros_initializer": "Zeros", "ones_initializer": "Ones", "constant_initializer": "Constant",
                  "random_normal_initializer": "RandomNormal", "random_uniform_initializer": "RandomUniform"}
+# Whose operations are given what comes from files, so that errors about it name the operation.
+_CHECKED = ("image",)
 _OF_TAPES = ("GradientTape", "UnconnectedGradients", "custom_gradient")
 _OF_FLOW = ("TensorArray", "control_dependencies", "init_scope", "name_scope")
 # The names of `tf` that are found when they are asked for.
@@ -54,6 +56,8 @@ class Namespace(ModuleType):
             operation = None
         if operation is None:
             return vars(self._base)[name] if is_refdists else _refuse(self, name, self._path)
+        if self._path in _CHECKED:
+            operation = checked(operation, f"tf.{self._path}.{name}")
         setattr(self, name, operation)
         return operation
 
@@ -82,7 +86,8 @@ def checked(value: Any, path: str) -> Any:
             return value(*args, **kwargs)
         except errors.RefdistError:
             raise
-        except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, struct.error, zlib.error) as error:
+        except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RuntimeError, struct.error,
+                zlib.error) as error:
             code = "RD25" if isinstance(error, (TypeError, AttributeError)) else "RD34"
             raise errors.error(code, path, f"{type(error).__name__}: {error}", f"Pass what `help({path})` names.",
                                kind=errors.InvalidTypeError if code == "RD25" else errors.InvalidArgumentError

@@ -149,7 +149,7 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> An
 
     Source: tf.io.encode_png.
     """
-    pixels = np.asarray(tensor(image))
+    pixels = np.asarray(image if isinstance(image, np.ndarray) else tensor(image))
     if pixels.ndim != 3 or pixels.shape[-1] not in _KINDS or pixels.dtype.name not in ("uint8", "uint16"):
         raise errors.error("RD34", "tf.io.encode_png", f"the picture has shape {pixels.shape} and dtype {pixels.dtype}",
                            "Pass [height, width, channels] of uint8 or uint16.", kind=errors.InvalidArgumentError)
@@ -240,9 +240,10 @@ def decode_image(contents: Any, channels: int = 0, dtype: Any = "uint8", name: s
     Source: tf.io.decode_image.
     """
     is_png = _data(contents, "tf.io.decode_image").startswith(_SIGNATURE)
-    pixels = (decode_png if is_png else decode_jpeg)(contents, channels)
-    if as_dtype(dtype).name == "uint8":
-        return pixels
-    if as_dtype(dtype).name != "float32":
-        return _in_dtype(np.asarray(pixels), dtype)
-    return numbers(np.asarray(pixels) / np.float32(255), "float32")
+    is_float = as_dtype(dtype).name == "float32"
+    if is_png:
+        pixels = decode_png(contents, channels, "uint16" if is_float else dtype)
+        return numbers(np.asarray(pixels) * np.float32(1 / 65535), "float32") if is_float else pixels
+    pixels = decode_jpeg(contents, channels)
+    return numbers(np.asarray(pixels) / np.float32(255), "float32") if is_float else _in_dtype(
+        np.asarray(pixels), dtype)
