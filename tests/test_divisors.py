@@ -77,6 +77,10 @@ DIVIDED = {
     "by a default": "def over(x, n=replicas):\n return x / n\n\nover(c.all_reduce(g))",
     "in the condition of a redefinition":
         "if old:\n def over(x):\n  return x\nelse:\n def over(x):\n  return x / replicas\n\nover(c.all_reduce(g))",
+    "by an attribute that a constructor is given by its place":
+        "class Meter:\n def __init__(self, n):\n  self.n = n\n  self.total = 0\n def update(self, value):\n"
+        "  self.total += value\n def result(self):\n  return self.total / self.n\n\n"
+        "meter = Meter(strategy.num_replicas_in_sync)\nmeter.update(c.all_reduce(g))\nprint(meter.result())",
     "by an attribute that a constructor is given":
         "class A:\n def __init__(self, n):\n  self.n = n\n def f(self):\n  return c.all_reduce(g) / self.n\n\n"
         "A(n=replicas).f()",
@@ -122,6 +126,9 @@ NOT_DIVIDED = {
         " return c.all_reduce(x) / n",
     "by another attribute of a variable's name":
         "n = replicas\n\ndef step(x, norm):\n return c.all_reduce(x) / norm.n",
+    "by another argument of a constructor":
+        "class Meter:\n def __init__(self, n, size):\n  self.n = n\n  self.size = size\n def f(self):\n"
+        "  return c.all_reduce(g) / self.size\n\nMeter(replicas, 32).f()",
     "by a name in a class":
         "class Settings:\n n = replicas\n\nn = 32\n\ndef step(x):\n return c.all_reduce(x) / n",
 }

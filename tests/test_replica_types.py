@@ -429,7 +429,8 @@ def test_a_value_without_its_type_is_never_warned_of() -> None:
     (lambda x: np.array(x).mean(), Of.MEAN), (lambda x: np.asarray(x, np.float64).sum(axis=0), Of.SUM),
     (lambda x: np.ascontiguousarray(x.T).mean(axis=1), Of.MEAN), (lambda x: np.array(x.mean()), Of.MEAN),
     (lambda x: np.array(float(x.mean())), Of.MEAN), (lambda x: np.array([x.mean(), float(x[:, 0].mean())]), Of.MEAN),
-    (lambda x: np.array([x.mean(), x.sum()]), Of.UNKNOWN), (lambda x: np.array([x.mean(), 1.0]), Of.UNKNOWN),
+    (lambda x: np.array([x.mean(), (x > 2).mean()]), Of.MEAN),
+    (lambda x: np.array([x.sum() / 2, x.sum()]), Of.UNKNOWN), (lambda x: np.array([x.mean(), x.sum()]), Of.UNKNOWN), (lambda x: np.array([x.mean(), 1.0]), Of.UNKNOWN),
     (lambda x: np.array([x, x]).mean(), Of.UNKNOWN), (lambda x: np.array([float(row[0]) for row in x]), Of.UNKNOWN),
     (lambda x: np.array([]), Of.UNKNOWN), (lambda x: np.array(0.25), Of.UNKNOWN)])
 def test_a_value_that_is_converted_keeps_its_type_or_is_unknown(convert: Callable[[Any], Any], of: Of) -> None:

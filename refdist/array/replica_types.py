@@ -935,15 +935,23 @@ def _where(condition: Any, *values: Any) -> Any:
 
 
 def _facts(kind: ReplicaType) -> tuple[Hashable, ...]:
-    return (kind.of, kind.rows, kind.numbers, kind.reduced, kind.variable, kind.per_row, kind.captured, kind.lengths)
+    # What has to be alike; numbers where they may tell a mean from a sum.
+    return (kind.of, kind.rows, kind.reduced, kind.variable, kind.per_row, kind.captured, kind.lengths,
+            kind.numbers if kind.of is not Of.MEAN else ())
 
 
 def of_items(values: Sequence[Any]) -> ReplicaType:
     """Of an array of several values, none of which is something for each row, where all are known and alike."""
     kinds = [type_of_contribution(value) for value in values]
     first = kinds[0] if kinds else UNKNOWN
-    alike = first.of in (Of.SAME, Of.SUM, Of.MEAN) and all(_facts(kind) == _facts(first) for kind in kinds)
-    return first if alike else UNKNOWN
+    if first.of not in (Of.SAME, Of.SUM, Of.MEAN) or any(_facts(kind) != _facts(first) for kind in kinds):
+        return UNKNOWN
+    numbers: Numbers = tuple(dict.fromkeys(number for kind in kinds for number in kind.numbers))
+    if numbers == first.numbers or first.of is not Of.MEAN:
+        return first
+    together = copy.copy(first)
+    together.numbers = numbers
+    return together
 
 
 def of_converted(value: Any) -> ReplicaType:

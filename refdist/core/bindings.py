@@ -163,6 +163,16 @@ class Program:
                 return None  # it is passed to another, which may call it
         return passed or None
 
+    def passes(self) -> Iterator[tuple[Key, ast.expr]]:
+        """What calls pass for the parameters of the program's functions, of whatever call."""
+        for node in self.nodes():
+            if isinstance(node, ast.Call):
+                for function in self.called(node.func):
+                    yield from (((function, name), value) for name, value in zip(
+                        self.positional(function, node), node.args, strict=False))
+                    yield from (((function, keyword.arg), keyword.value) for keyword in node.keywords
+                                if keyword.arg is not None)
+
     def given(self, call: ast.Call) -> list[ast.expr]:
         """The arguments of a call."""
         return [*call.args, *(keyword.value for keyword in call.keywords)]
