@@ -302,8 +302,67 @@ def forgotten_in_each_step() -> None:
         strategy.run(step, (x,))
 
 
+def meter_of_the_replicas() -> None:
+    """A meter divides what it is given by the number that it was made with."""
+    class Meter:
+        def __init__(self, parts: int) -> None:
+            self.parts = parts
+            self.total = 0.0
+
+        def update(self, value: float) -> None:
+            self.total += value
+
+        def result(self) -> float:
+            return self.total / self.parts
+
+    strategy = four()
+    meter = Meter(strategy.num_replicas_in_sync)
+    for x in batches(strategy):
+        meter.update(float(strategy.reduce("SUM", strategy.run(lambda x: float(x.mean()), (x,)), axis=None)))
+    meter.result()
+
+
+def sent_by_the_first() -> None:
+    """Replica 0 contributes what all have, and the others nothing."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        first = replica().replica_id_in_sync_group == 0
+        return replica().all_reduce("SUM", float(w.read_value()[0]) if first else 0.0)
+
+    each(strategy, step)
+
+
+def tokens_of_all() -> None:
+    """A sum over items and their number go in one array."""
+    def step(x: Any) -> Any:
+        total, count = replica().all_reduce("SUM", np.array([x[x > 5].sum(), (x > 5).sum()]))
+        return total / np.maximum(count, 1)
+
+    each(four(), step)
+
+
+def averaged_by_a_decorator() -> None:
+    """What a step returns is reduced and divided by its decorator."""
+    def averaged(function: Any) -> Any:
+        def wrapper(x: Any) -> Any:
+            return replica().all_reduce("SUM", function(x)) / strategy.num_replicas_in_sync
+        return wrapper
+
+    @averaged
+    def step(x: Any) -> Any:
+        return np.square(x).mean()
+
+    strategy = four()
+    each(strategy, step)
+
+
 RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_after, metrics, uneven_with_weights,
          means_of_equal_parts, weighed_means, divided_by_the_own_rows_afterwards,
          means_of_tokens, statistics_of_all_rows, one_column_each, added_up_from_nothing,
          shared_out_penalty, shares_of_other_numbers, ratios_of_all_rows, own_slices, half_squares, metric_of_the_mean,
-         averaged_outside, kept_by_each_replica, forgotten_in_each_step]
+         averaged_outside, kept_by_each_replica, forgotten_in_each_step, sent_by_the_first,
+         tokens_of_all]
+# They divide by the number of replicas what they have reduced.
+DIVIDING_LATER = [divided_afterwards, meter_of_the_replicas, averaged_by_a_decorator]

@@ -17,7 +17,7 @@ import pytest
 from cells import survivors
 from drawn_loops import MISTAKES as LOOP_MISTAKES
 from drawn_loops import Loop, remarks
-from looking_wrong import RIGHT, divided_afterwards
+from looking_wrong import DIVIDING_LATER, RIGHT
 from silent_mistakes import CONSTANT, MISTAKES, ROWS, Aggregation, Mistake, batches, each, four, replica, total, weights
 
 import refdist
@@ -430,7 +430,8 @@ def test_a_value_without_its_type_is_never_warned_of() -> None:
     (lambda x: np.ascontiguousarray(x.T).mean(axis=1), Of.MEAN), (lambda x: np.array(x.mean()), Of.MEAN),
     (lambda x: np.array(float(x.mean())), Of.MEAN), (lambda x: np.array([x.mean(), float(x[:, 0].mean())]), Of.MEAN),
     (lambda x: np.array([x.mean(), (x > 2).mean()]), Of.MEAN),
-    (lambda x: np.array([x.sum() / 2, x.sum()]), Of.UNKNOWN), (lambda x: np.array([x.mean(), x.sum()]), Of.UNKNOWN), (lambda x: np.array([x.mean(), 1.0]), Of.UNKNOWN),
+    (lambda x: np.array([x.sum() / 2, x.sum()]), Of.UNKNOWN), (lambda x: np.array([x.mean(), x.sum()]), Of.UNKNOWN),
+    (lambda x: np.array([x.mean(), 1.0]), Of.UNKNOWN),
     (lambda x: np.array([x, x]).mean(), Of.UNKNOWN), (lambda x: np.array([float(row[0]) for row in x]), Of.UNKNOWN),
     (lambda x: np.array([]), Of.UNKNOWN), (lambda x: np.array(0.25), Of.UNKNOWN)])
 def test_a_value_that_is_converted_keeps_its_type_or_is_unknown(convert: Callable[[Any], Any], of: Of) -> None:
@@ -474,8 +475,9 @@ def test_one_replica_has_nobody_to_differ_from() -> None:
     assert findings(lambda: each(strategy, lambda x: replica().all_reduce("SUM", x.mean()))) == []
 
 
-def test_a_file_that_divides_by_the_number_of_replicas_is_left_alone() -> None:
-    assert findings(divided_afterwards) == []
+@pytest.mark.parametrize("program", DIVIDING_LATER, ids=lambda program: program.__name__)
+def test_a_file_that_divides_by_the_number_of_replicas_is_left_alone(program: Callable[[], None]) -> None:
+    assert findings(program) == []
 
 
 def test_simulated_workers_are_checked_too() -> None:

@@ -296,7 +296,45 @@ def mean_of_the_largest() -> float:
     return max(float(strategy.reduce("MEAN", loss, axis=None)) for loss in losses)
 
 
+def loss_that_became_a_number() -> None:
+    strategy = four()
+    losses = [float(strategy.reduce("SUM", strategy.run(lambda x: float(np.square(x).mean()), (x,)), axis=None))  # here
+              for x in batches(strategy)]
+    print(losses)
+
+
+def metrics_in_one_array() -> None:
+    def step(x: Any) -> Any:
+        return replica().all_reduce("SUM", np.array([np.square(x).mean(), (x > 2).mean()]))  # here
+
+    each(four(), step)
+
+
+def reduced_by_a_decorator() -> None:
+    def reduced(function: Any) -> Any:
+        def wrapper(x: Any) -> Any:
+            return replica().all_reduce("SUM", function(x))  # here
+        return wrapper
+
+    @reduced
+    def step(x: Any) -> Any:
+        return np.square(x).mean()
+
+    each(four(), step)
+
+
+def means_over_what_is_not_masked() -> None:
+    strategy = four()
+    for x in batches(strategy):
+        losses = strategy.run(lambda x: x[x > 5].sum() / np.float32(max((x > 5).sum(), 1)), (x,))
+        print(float(strategy.reduce("MEAN", losses, axis=None)))
+
+
 MISTAKES = [
+    (27, loss_that_became_a_number, "warns RD38"),
+    (0, metrics_in_one_array, "warns RD38"),
+    (0, reduced_by_a_decorator, "warns RD38"),
+    (0, means_over_what_is_not_masked, "warns RD40"),
     (16, nan_of_one_replica, "warns RD42"),
     (16, log_of_zero, "warns RD42"),
     (17, bytes_summed, "warns RD43"),

@@ -294,7 +294,35 @@ def optimizer_that_reduces_again() -> None:
             print(strategy.reduce("SUM", strategy.run(lambda x: step(torch.tensor(np.asarray(x))), (x,)), axis=None))
 
 
+def models_that_are_never_reduced() -> None:
+    strategy = four()
+    models = [torch.nn.Linear(3, 1) for _ in range(4)]
+    for model in models:
+        model.load_state_dict(models[0].state_dict())
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
+
+    def step(x: Any) -> Any:
+        number = replica().replica_id_in_sync_group
+        optimizers[number].zero_grad()
+        loss = models[number](torch.tensor(x)).square().mean()
+        loss.backward()
+        optimizers[number].step()
+        return loss.item()
+
+    for x in batches(strategy, batch=4):
+        strategy.reduce("MEAN", strategy.run(step, (x,)), axis=None)
+
+
+def accuracies_summed() -> None:
+    strategy = four()
+    for x in batches(strategy):
+        right = strategy.run(lambda x: float((torch.tensor(x).argmax(1) == 2).float().mean()), (x,))
+        strategy.reduce("SUM", right, axis=None)
+
+
 MISTAKES = [
+    (0, models_that_are_never_reduced, "warns RD52"),
+    (0, accuracies_summed, "warns RD38"),
     (26, optimizer_that_reduces_again, "compare REDUCED TWICE"),
     (27, gradients_of_means_summed, "warns RD38"),
     (0, mean_of_gradients_of_sums, "warns RD39"),
