@@ -85,6 +85,8 @@ def _main(arguments: list[str] | None) -> int:
     explore.add_argument("--faults", metavar="FAULTS", help="what else goes wrong, such as 'any worker, once'")
     explore.add_argument("--max-staleness", type=int, metavar="N",
                          help="how many updates may lie between a function's read of a variable and its write")
+    explore.add_argument("--orders", action="store_true", dest="replica_orders",
+                         help="explore the order of replicas before each rendezvous")
     explore.add_argument("--choices", metavar="N,N,...", help="run this one schedule, and show it")
     explore.add_argument("--record", type=Path, metavar="FILE", help="with --choices: record the run in this file")
     show = commands.add_parser("show", help="show a recording as a page, in a browser where there is one")
@@ -216,12 +218,13 @@ def _explore(options: argparse.Namespace, script: Callable[[], None],
                 raise ValueError(f"--choices is {options.choices!r}; write numbers from 0, as a report has them: 0,0,1")
             choices = [int(choice) for choice in options.choices.split(",")]
             with refdist.insight.record_to(options.record) if options.record else nullcontext():
-                right, text = replay(script, choices, faults=options.faults, max_staleness=options.max_staleness)
+                right, text = replay(script, choices, faults=options.faults, max_staleness=options.max_staleness,
+                                     orders=options.replica_orders)
             print(text)
             return 0 if right else 1
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what a script prints, it prints each time
             report = refdist.explore(script, budget=options.budget, faults=options.faults,
-                                     max_staleness=options.max_staleness)
+                                     max_staleness=options.max_staleness, orders=options.replica_orders)
     except (ValueError, refdist.errors.InvalidTypeError) as error:
         print(f"python -m refdist explore: {error}", file=sys.stderr)
         return 2

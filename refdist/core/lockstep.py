@@ -44,9 +44,9 @@ and not from PyTorch, which looks at 64, and every frame is copied at every swit
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import modules
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import greenlet as greenlets
@@ -57,6 +57,9 @@ from refdist.core import call_site, checks, context_stack, history, inherited, j
 from refdist.core.agreement import CollectiveCall, compare, grouped, mismatch, names
 from refdist.core.rules.calls import Difference
 from refdist.core.states import States
+
+Meets = Callable[[Sequence[CollectiveCall], Sequence[FrameType | None]], None]
+"""Called with the call of each replica, and its innermost frame."""
 
 
 class ReplicaStopped(BaseException):
@@ -214,21 +217,23 @@ def _carry_out(run: LockstepRun, calls: list[CollectiveCall]) -> Sequence[Any]:
     return calls[0].execute(calls) if sink is None else _observed(sink, run, calls)
 
 
-def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[int], what: str,
+def run(count: int, body: Callable[[int, LockstepRun], object], order: Iterable[int], what: str,
         frame: context_stack.Frame, states: States, first: int = 0, unit_name: str = "replica",
-        compared: bool = True) -> list[Any]:
+        compared: bool = True, meets: Meets | None = None) -> list[Any]:
     """Runs `body(replica, run)` for every replica in lock step and returns the results.
 
     Args:
         count: the number of replicas.
         body: what a replica does; it may call `rendezvous`.
-        order: a permutation of range(count), the order in which replicas are resumed.
+        order: a permutation of range(count), the order in which replicas are resumed; gone through anew after each
+            rendezvous.
         what: the call, for messages, for example "strategy.run of train_step".
         frame: the context stack on which their calls are carried out.
         states: what each has of its own beside its context; the caller has its own again afterwards.
         first: the number of the first replica, where others run on other workers.
         unit_name: what messages call those that run.
         compared: False where `execute` compares the calls itself.
+        meets: called when all replicas have come to a rendezvous.
 
     Raises:
         RD01: some replicas were at a rendezvous when others had returned.
@@ -293,6 +298,8 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Sequence[
                 journal.history.value.append((together, call.kind, call.signature, call.call_site))
                 if watched is not None:
                     watched.look(calls, (replica.gr_frame for replica in replicas), first)
+            if meets is not None:
+                meets(calls, [replica.gr_frame for replica in replicas])
             waiting = 0
             answers = replicas[0].gr_context.copy().run(_carry_out, current, calls)
             following: list[Any] = [None] * count

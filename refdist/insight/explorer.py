@@ -18,6 +18,7 @@ import itertools
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -32,9 +33,10 @@ from refdist.insight.commuting import Effect, commute, keep_ages
 from refdist.insight.kills import Files
 from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
-from refdist.insight.report import Finding, Report, table
+from refdist.insight.report import LIMITS, ORDERS_LIMITS, SHOWN, Finding, Report, table
 from refdist.insight.sampling import by_lot, by_priorities, probability
-from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, Cut, Decide, Doom, Faults, Process, Run, Step
+from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, REPLICA, Cut, Decide, Doom, Faults, Process, Run, Step
+from refdist.insight.shared import place_of
 
 Program = Callable[[], object]
 Check = Callable[[Any], object]
@@ -45,6 +47,8 @@ ORDERING = 4  # the part of the budget that they may take is 1 in so many
 PREDICTIONS = 10  # the most runs that confirm predicted schedules
 UNITS = {"s": 1, "min": 60}  # of a budget, in seconds
 NO_OPTION = "there is no such option"
+TURNS_ADVICE = ("keep what a replica changes in the replica, and combine it in a collective call; draw random numbers "
+                "from a generator for each replica")
 KEPT = 5  # the most findings that are reported, each of another kind
 
 # What `faults` can be, and how a report says what was lost in further runs.
@@ -84,7 +88,7 @@ class _Fault(NamedTuple):
 
 
 def explore(program: Program, check: Check | None = None, budget: float | str = "20s",
-            faults: str | None = None, max_staleness: int | None = None) -> Report:
+            faults: str | None = None, max_staleness: int | None = None, orders: bool = False) -> Report:
     """Runs a program of a ClusterCoordinator under every schedule that matters.
 
     A schedule says which function makes the next access to a variable, wherever several could.  Two schedules in which
@@ -111,6 +115,8 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
             exits, and begins again with what it has saved.  It has to come to what it comes to otherwise.
         max_staleness: by how many updates of others a variable may have changed between a function's read of it and its
             write.  The program is then not asked to be as if its functions ran whole; a `check` is asked, too.
+        orders: whether the order in which replicas have their turns before a rendezvous is explored, in place of the
+            schedules of functions.  The program has to come to what it comes to in the order of their numbers.
 
     Returns:
         What was found, what was tried and what is proved.  An exception that the program raises is found, too.
@@ -140,11 +146,11 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
         replace or remove a file that was there before.
     """
     not_on_a_worker("explore")
-    return _Explorer(program, check, budget, faults, max_staleness).explore()
+    return _Explorer(program, check, budget, faults, max_staleness, orders).explore()
 
 
 def replay(program: Program, choices: Sequence[int], check: Check | None = None, faults: str | None = None,
-           max_staleness: int | None = None) -> tuple[bool, str]:
+           max_staleness: int | None = None, orders: bool = False) -> tuple[bool, str]:
     """Runs a program under one schedule: whether it is without fault there, and what happened, in words.
 
     Raises:
@@ -153,8 +159,10 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
     given = list(map(as_integer, choices)) if isinstance(choices, (Sequence, np.ndarray)) else [None]
     if not all(choice is not None and choice >= 0 for choice in given):
         raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
-    explorer = _Explorer(program, check, "20s", faults, max_staleness)
+    explorer = _Explorer(program, check, "20s", faults, max_staleness, orders)
     try:
+        if orders:
+            explorer.look_at_quiet_order()
         trial = explorer.attempt(_following([choice or 0 for choice in given]), values=True)
     except _GivenUp as ended:
         return False, f"CANNOT BE STOPPED: {ended.trial.run.given_up}"
@@ -164,7 +172,8 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
     fault = explorer.fault(trial)
     title = f"{fault.title}: {fault.why}" if fault else "nothing is wrong in this schedule"
     came = trial.run.cut if trial.came is None else str(trial.came)
-    return fault is None, "\n".join([title, *table(trial.steps, fault.anomaly if fault else None), f"result: {came}"])
+    lines = _turns(trial.run) if orders else table(trial.steps, fault.anomaly if fault else None)
+    return fault is None, "\n".join([title, *lines, f"result: {came}"])
 
 
 def _seconds(budget: object) -> float:
@@ -179,6 +188,11 @@ def _seconds(budget: object) -> float:
 
 def _quiet(run: Run, processes: dict[Process, int]) -> int:
     return 0
+
+
+def _reversed(run: Run, processes: dict[Process, int]) -> int:
+    """The last replica first, in all turns."""
+    return max(processes.values()) if all(cluster == REPLICA for cluster, _ in processes) else 0
 
 
 def _following(choices: Sequence[int]) -> Decide:
@@ -202,7 +216,7 @@ class _GivenUp(Exception):
 
 class _Explorer:
     def __init__(self, program: Program, check: Check | None, budget: float | str,
-                 faults: str | None = None, max_staleness: int | None = None) -> None:
+                 faults: str | None = None, max_staleness: int | None = None, orders: bool = False) -> None:
         for name, value in (("program", program), ("check", check)):
             if not callable(value) and (name == "program" or value is not None):
                 raise errors.error("RD25", "explore", f"{name} is {value!r}", "Pass a function.")
@@ -213,8 +227,14 @@ class _Explorer:
         if max_staleness is not None and (bound is None or bound < 0):
             raise errors.error("RD25", "explore", f"max_staleness is {max_staleness!r}", "Pass an int of 0 or more, or "
                                "None.")
+        if not isinstance(orders, bool):
+            raise errors.error("RD25", "explore", f"orders is {orders!r}", "Pass True or False.")
+        if orders and (faults is not None or max_staleness is not None):
+            raise errors.error("RD34", "explore", "orders is True, beside faults or max_staleness",
+                               "Explore orders of replicas, and faults, one after the other.")
         self._program = program
         self._check = check
+        self._replicas = orders
         self._faulty = faults
         self._possible, self._lost = FAULTS.get(faults or "", (NO_FAULTS, ""))
         self._losses = self._possible.workers + self._possible.returns + self._possible.servers  # at most, in a run
@@ -235,13 +255,14 @@ class _Explorer:
 
     def explore(self) -> Report:
         """Explores the program; an interrupt ends this, and the report has what is known by then."""
-        report = Report(self._asked(), self._lost)
+        report = Report(self._asked(), self._lost, ORDERS_LIMITS if self._replicas else LIMITS)
         trials: list[_Trial] = []
         try:
             trials.append(self.attempt(_quiet))
             self._end = time.monotonic() + self._budget  # now, as the first run of a script includes its imports
             trials.append(self.attempt(_quiet))
-            difference = _difference(*trials) or self._search(report, trials[0])
+            search = self._reorder if self._replicas else self._search
+            difference = _difference(*trials) or search(report, trials[0])
             if difference:
                 report.findings.append(Finding("NOT REPEATABLE", difference, [], [
                     "two runs of one schedule differ, so nothing else is said of the program; look for",
@@ -261,6 +282,51 @@ class _Explorer:
         keras.set_names(self._names)
         report._end(self._runs, self._first if self._faults else None, list(self._reasons))
         return report
+
+    def look_at_quiet_order(self) -> None:
+        """Learns what the program comes to in the order of the replicas' numbers."""
+        trial = self.attempt(_quiet)
+        if trial.came is not None:
+            self._serial.append(trial.came)
+
+    def _reorder(self, report: Report, quiet: _Trial) -> str:
+        """Looks for an order of replicas that makes a difference; as `_search` does."""
+        if quiet.came is not None:
+            self._serial.append(quiet.came)
+            report._count(quiet.came)
+        assert quiet.run.orders is not None
+        if not quiet.run.orders.segments:
+            self._reasons["no function ran on several replicas"] = None
+        if self._note(quiet) is not None:
+            return ""
+        states = {(i, segment.state) for i, segment in enumerate(quiet.run.orders.segments)}
+        waiting = deque([(quiet, 0)])
+        finished = True
+        while waiting and finished:
+            base, begin = waiting.popleft()
+            assert base.run.orders is not None
+            for i, segment in enumerate(base.run.orders.segments[begin:], begin):
+                for choices in segment.others():
+                    finished = time.monotonic() < self._end
+                    if not finished:
+                        break
+                    trial = self.attempt(_following([*base.run.taken[:segment.at], *choices]))
+                    assert trial.run.orders is not None
+                    if self._note(trial) is not None:
+                        return ""
+                    if trial.came is None:
+                        continue
+                    report._count(trial.came)
+                    state = i, trial.run.orders.segments[i].state
+                    if state not in states:
+                        states.add(state)
+                        waiting.append((trial, i + 1))
+        if not finished:
+            self._reasons["the budget was used up"] = None
+        self._note(self.attempt(_reversed))
+        if unseen := ", ".join(sorted(quiet.run.orders.unseen)):
+            self._reasons[f"what replicas share was not looked into: {unseen}"] = None
+        return ""
 
     def _search(self, report: Report, quiet: _Trial) -> str:
         """Looks for faults; returns how the program differs between runs of one schedule, if it does."""
@@ -425,7 +491,8 @@ class _Explorer:
         self._runs += 1
         files = Files() if self._possible.kills or self._possible.servers or self._possible.notices else None
         try:
-            trial = self._carried_out(Run(decide, values, self._possible, files, doomed=doomed))
+            trial = self._carried_out(Run(decide, values, self._possible, files, doomed=doomed,
+                                          orders=self._replicas))
             if trial.came is not None and isinstance(trial.came.error, errors.UnavailableError) and _gone(trial):
                 trial.run.steps[-1].ends = True
                 trial = self._carried_out(Run(decide, values, self._possible, files, trial.run))
@@ -495,6 +562,9 @@ class _Explorer:
             return _Fault("CHECK", f"check({came}) is {passed!r}", self._anomaly(trial))
         if self._bound is not None or any(same(came, other) for other in self._serial):
             return None
+        if self._replicas and self._serial:
+            return _Fault("ORDER OF REPLICAS", f"the result is {came}; in the order of their numbers, it is "
+                          f"{self._serial[0]}", None)
         circle = self._anomaly(trial)  # last, since it takes longest
         if circle is None:
             return None
@@ -524,6 +594,8 @@ class _Explorer:
 
     def _asked(self) -> str:
         asked = [] if self._check is None else ["the check"]
+        if self._replicas:
+            return (asked or ["that it comes to the same"])[0] + " in every order of replicas"
         if self._bound is not None:
             asked.append(f"that nothing is written more than {_updates(self._bound)} after it was read")
         asked = asked or ["that it is as if the functions ran whole, one after the other"]
@@ -531,7 +603,7 @@ class _Explorer:
 
     def _options(self) -> str:
         """The options of the command that these choices need."""
-        faults = f' --faults "{self._faulty}"' if self._faulty else ""
+        faults = f' --faults "{self._faulty}"' if self._faulty else " --orders" if self._replicas else ""
         return faults + (f" --max-staleness {self._bound}" if self._bound is not None else "")
 
     def _note(self, trial: _Trial) -> _Fault | None:
@@ -582,6 +654,9 @@ class _Explorer:
         choices, fewest = self._shortened(quiet, trial, _key(trial, fault))
         shown = self.attempt(_following(choices), values=True)
         fault = self.fault(shown) or fault
+        if self._replicas:
+            return Finding(fault.title, fault.why, choices, _turns(shown.run), options=self._options(),
+                           advice=TURNS_ADVICE)
         return Finding(fault.title, fault.why, choices, table(shown.steps, fault.anomaly), fault.anomaly, shown.steps,
                        fewest, self._options(), self._faulty is not None)
 
@@ -632,6 +707,24 @@ class _Explorer:
     def _has(self, trial: _Trial, wanted: tuple[str, object]) -> bool:
         fault = self.fault(trial)
         return fault is not None and _key(trial, fault) == wanted
+
+
+def _turns(run: Run) -> list[str]:
+    """Where a replica has its turn before one with a smaller number, and what they have changed."""
+    assert run.orders is not None
+    lines = []
+    for segment in run.orders.segments:
+        pair = segment.overtaking()
+        if pair is None:
+            continue
+        first, second, names = pair
+        lines.append(f"before {segment.call}: replica {first} has its turn before replica {second}")
+        both = all(names <= segment.changes.get(replica, names) for replica in (first, second))
+        places = {name: place_of(name.partition(".")[0], segment.codes) for name in sorted(names)}
+        shown = ", ".join(name if place is None else f"{name} ({place})" for name, place in places.items())
+        lines.append(f"  {'both change' if both else 'between them they change'} {shown}" if names else
+                     "  what they share was not seen: look for files, and for what is printed or sent")
+    return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
 
 
 def _gone(trial: _Trial) -> bool:

@@ -16,6 +16,8 @@ from refdist.notebook import drawing
 
 LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
 KILLS_LIMITS = LIMITS.replace("; not of files", ", and of kills before each step of refdist's files; not of others")
+ORDERS_LIMITS = ("(of the Python objects, random states and files that replicas share; not of the time, the order of "
+                 "what is printed, or what libraries keep to themselves)")
 FILES = {RENAME: "saves", REMOVE: "removes", READ: "restores"}  # steps on files that are shown, and the verbs for them
 SHOWN = 40  # the most lines of a schedule, and characters of a value
 
@@ -28,6 +30,7 @@ class Finding:
             could not have run whole; "NOT RESTART-SAFE", where one was lost and ran again; "CHECK" where the check
             fails, "RAISED" where the program does; "NOT REPEATABLE" where one schedule had two results;
             "TOO STALE" where a variable is written more than `max_staleness` updates after it was read;
+            "ORDER OF REPLICAS" where the result is another in another order of replicas;
             "CANNOT BE STOPPED" where a function catches the exception that ends it, and goes on.
         why: what is wrong, with the result.
         choices: the schedule, as a list for `refdist.coordinator.interleaving`.
@@ -36,7 +39,7 @@ class Finding:
 
     def __init__(self, title: str, why: str, choices: Sequence[int], lines: Sequence[str],
                  anomaly: Anomaly | None = None, steps: Sequence[Step] = (), fewest: bool = False,
-                 options: str = "", losses: bool = False) -> None:
+                 options: str = "", losses: bool = False, advice: str = "") -> None:
         self.title = title
         self.why = why
         self.choices = list(choices)
@@ -47,10 +50,13 @@ class Finding:
         self._fewest = fewest
         self._options = options
         self._losses = losses
+        self._advice = advice
 
     def _head(self) -> str:
         """What is wrong with which variable at which line, and how many switches it takes."""
         head = self.title
+        if self._advice:
+            return f"{head}, {self.switches} switch{'es' * (self.switches != 1)}"
         if self._anomaly is not None:
             access = self._anomaly.subject(self._steps).access
             known = "" if self.title == self._anomaly.kind.title else f", with a {self._anomaly.kind.title}"
@@ -77,10 +83,13 @@ class Finding:
         if self._anomaly is not None:
             name = self._anomaly.subject(self._steps).access.name
             advice.append(("write", self._anomaly.kind.advice.format(name=name)))
-        if self._steps:
+        if self._advice:
+            advice.append(("write", self._advice))
+        if self._steps or self._advice:
             choices = f"--choices {','.join(map(str, self.choices)) or '0'}"
             how = f"explore SCRIPT{self._options} {choices}"
-            advice.append(("replay", how if self._losses else f"interleaving({self.choices}), or {how}"))
+            both = f"interleaving({self.choices}), or {how}"
+            advice.append(("replay", how if self._losses or self._advice else both))
         return advice
 
     def __str__(self) -> str:
@@ -111,7 +120,7 @@ class Report:
         interrupted: whether Ctrl-C ended it.
     """
 
-    def __init__(self, asked: str, lost: str) -> None:
+    def __init__(self, asked: str, lost: str, limits: str = LIMITS) -> None:
         self.findings: list[Finding] = []
         self.classes = 0
         self.runs = 0
@@ -124,6 +133,7 @@ class Report:
         self.interrupted = False
         self._asked = asked
         self._lost = lost
+        self._limited = limits
         self._results: dict[str, int] = {}
 
     @property
@@ -165,7 +175,7 @@ class Report:
 
     def _limits(self) -> str:
         """The limits of what is proved."""
-        return KILLS_LIMITS if self.kills else LIMITS
+        return KILLS_LIMITS if self.kills else self._limited
 
     def _notes(self) -> list[str]:
         """Notes: what else was run, and why nothing is proved."""

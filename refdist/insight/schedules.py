@@ -29,8 +29,10 @@ from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, 
 from refdist.coordinator.cluster import Cluster
 from refdist.core import call_site, context_stack, devices
 from refdist.core.call_site import Place
+from refdist.core.chooser import chooser
 from refdist.insight.commuting import QUEUEING, Touch, touch
 from refdist.insight.kills import Files
+from refdist.insight.orders import Orders
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.served import Access, PerWorkerVariable, ServedVariable, here
 from refdist.variables.sharded import ShardedVariable
@@ -43,6 +45,8 @@ Process = tuple[int, int]
 """The number of the coordinator's cluster, from 0, and of its function, from 1; (0, 0) is the coordinator."""
 
 PROGRAM: Process = (0, 0)
+REPLICA = -1
+"""In the place of the number of a cluster: the process is a replica, of this number among those that are left."""
 
 Doom = tuple[Process, int]
 """A function, and the number of one of its steps."""
@@ -156,6 +160,7 @@ class Run(Scheduler):
         files: what notes the files that are written; None where the program cannot be killed while it writes.
         before: the run that ended when the program was killed, lost a server, or was told to end; this one is the rest.
         doomed: functions that lose their workers whoever goes on, and in which of their steps.
+        orders: whether the order of replicas is a choice, too.
 
     Attributes:
         steps: what has happened.
@@ -168,6 +173,9 @@ class Run(Scheduler):
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
         exits: whether the program has ended with SystemExit.
+        orders: the turns of replicas; None where they are no choices.
+        opened: files that were opened to be written, since it was last emptied.
+        thread: the one that it is carried out in.
         given_up: the error of a function that could not be stopped, whose thread is left; None where all could.
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
         cells: what held values, in the order in which it was made.
@@ -175,7 +183,7 @@ class Run(Scheduler):
     """
 
     def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
-                 before: Run | None = None, doomed: Collection[Doom] = ()) -> None:
+                 before: Run | None = None, doomed: Collection[Doom] = (), orders: bool = False) -> None:
         self.before = before
         self.steps: list[Step] = []
         self.taken: list[int] = [] if before is None else list(before.taken)
@@ -187,6 +195,8 @@ class Run(Scheduler):
         self.cut = ""
         self.exits = False
         self.given_up: errors.RefdistError | None = None
+        self.orders = Orders(self) if orders else None
+        self.opened: dict[str, None] = {}
         self.several = 0
         self.cells: list[Variable] = []
         self.copies: list[ResourceVariable] = []
@@ -197,7 +207,7 @@ class Run(Scheduler):
         self._doomed = doomed
         self._options: Sequence[Option] = ()  # at the point where `decide` is asked, in the cluster of this number
         self._cluster = 0
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
         self._gone: set[tuple[int, int]] = set()  # parameter servers, by cluster and number
         self._numbers: dict[int, int] = {}  # id of a cell -> its number
         self._clusters: list[Cluster] = []
@@ -221,6 +231,8 @@ class Run(Scheduler):
             disk.watch.value = self._file
         if self._faults.notices:
             preemption.asked.value = self._asks
+        chooser.value = self.orders
+        _watch_files(self.opened if self.orders else None)
         ends = signal.getsignal(signal.SIGTERM)
         try:
             with self, variable_creator_scope(self._create):
@@ -229,7 +241,10 @@ class Run(Scheduler):
                 finally:
                     self._settle()
         finally:
-            disk.watch.value = preemption.asked.value = None
+            if self.orders is not None:
+                self.orders.end_turn()
+            disk.watch.value = preemption.asked.value = chooser.value = None
+            _watch_files(None)
             if ends is not None and signal.getsignal(signal.SIGTERM) is not ends:  # the program's handler waits for it
                 signal.signal(signal.SIGTERM, ends)
             if not self.cut:
@@ -341,6 +356,18 @@ class Run(Scheduler):
         self.steps.append(step)
         self._open = step
 
+    def pick(self, count: int) -> int:
+        """Which of so many replicas that are left has its turn."""
+        if count == 1:
+            return 0
+        self.several = count
+        chosen = self._decide(self, {(REPLICA, number): number for number in range(count)})
+        self.taken.append(chosen)
+        self.others.append([number for number in range(count) if number != chosen])
+        self.losing.append(None)
+        self.killing.append(None)
+        return chosen
+
     def _settle(self) -> None:
         step, self._open = self._open, None
         if self._values and step is not None and step.access.variable is not None:
@@ -381,7 +408,7 @@ class Run(Scheduler):
             raise self.stop(f"it would change {path}")
         if self.cut:
             return
-        if here.worker is not None or threading.get_ident() != self._thread:
+        if here.worker is not None or threading.get_ident() != self.thread:
             self.disturbed("a function, or a thread of the program's own, saves or restores")
             return
         self._settle()
@@ -397,7 +424,7 @@ class Run(Scheduler):
         """Called where a PreemptionCheckpointHandler asks; whether its worker is told to end is a choice."""
         if self.cut or self.before is not None:
             return False
-        if here.worker is not None or threading.get_ident() != self._thread:
+        if here.worker is not None or threading.get_ident() != self.thread:
             self.disturbed("a function, or a thread of the program's own, asks whether it is to end")
             return False
         self._settle()
@@ -466,6 +493,25 @@ class Run(Scheduler):
             self._numbers[id(variable)] = len(self.cells)
             self.cells.append(variable)
         return self._numbers[id(variable)]
+
+
+_watching: dict[str, None] | None = None
+_hooked = False
+
+
+def _watch_files(opened: dict[str, None] | None) -> None:
+    """Notes files in `opened` that are opened to be written, from now on; None: no more."""
+    global _watching, _hooked
+    _watching = opened
+    if opened is not None and not _hooked:
+        _hooked = True  # a hook cannot be taken back
+        sys.addaudithook(_note_file)
+
+
+def _note_file(event: str, arguments: tuple[Any, ...]) -> None:
+    if _watching is not None and event == "open" and isinstance(arguments[0], str) and (
+            arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+        _watching[arguments[0]] = None
 
 
 def _server(variable: Variable) -> int | None:

@@ -16,6 +16,7 @@ from refdist.array import replica_checks
 from refdist.array.backend import Backend, chosen, current_backend
 from refdist.core import checks, context_stack, devices, inherited, lockstep
 from refdist.core.callers import require
+from refdist.core.chooser import chooser
 from refdist.core.drafts import Drafts
 from refdist.core.rules.calls import Call
 from refdist.core.rules.options import ReduceOp, reduce_op_of
@@ -251,9 +252,13 @@ class StrategyExtended(OneOfAKind):
         try:
             if layout.count == 1:
                 results = [inherited.call(backend.states, body, 0, None)]
-            else:
+            elif (chosen := chooser.value) is None:
                 results = lockstep.run(layout.count, body, config.order(layout.count), "strategy.run", scope,
                                        backend.states, first)
+            else:
+                results = lockstep.run(layout.count, body, chosen.order(layout.count, fn, args, kwargs),
+                                       "strategy.run", scope, backend.states, first, meets=chosen.meet)
+                chosen.ended(results)
         except BaseException as raised:
             errors.explain_read_only(raised)
             error = raised
