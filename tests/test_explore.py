@@ -905,3 +905,49 @@ def test_a_function_that_swallows_its_end_and_then_ends_is_explored() -> None:
     assert refdist.explore(program(swallows_a_while)).proved
     [finding] = refdist.explore(program(swallows_a_while), faults=LOSSES).findings
     assert finding.title == "NOT RESTART-SAFE"
+
+
+def saved_while_steps_go_on() -> object:
+    strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(
+        refdist.train.ClusterSpec({"worker": ["w0:1"], "ps": ["p0:1"]})))
+    with strategy.scope():
+        total, rows, saved = (refdist.Variable(0.0, name=name) for name in ("total", "rows", "saved"))
+
+    def step() -> None:
+        total.assign_add(1.0)
+        rows.assign_add(1.0)
+
+    coordinator = ClusterCoordinator(strategy)
+    coordinator.schedule(step)
+    seen = float(total), float(rows)
+    coordinator.join()
+    saved.assign(seen[0] - seen[1])
+    return True
+
+
+def test_what_the_coordinator_reads_half_way_is_torn_and_the_variable_is_shown() -> None:
+    [finding] = refdist.explore(saved_while_steps_go_on, budget="10min").findings
+    assert finding.title == "TORN READ", finding
+    assert finding.why == ("the result is True with total = 1.0, rows = 1.0, saved = 1.0; of whole functions, in all "
+                           "orders, it is True with total = 1.0, rows = 1.0, saved = -1.0 or "
+                           "True with total = 1.0, rows = 1.0, saved = 0.0")
+
+
+def test_functions_of_a_second_coordinator_are_called_so() -> None:
+    def run() -> object:
+        values = []
+        for name in ("v", "u"):
+            strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(
+                refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})))
+            with strategy.scope():
+                v = refdist.Variable(0.0, name=name)
+            coordinator = ClusterCoordinator(strategy)
+            for k in range(2):
+                coordinator.schedule(increment if name == "u" else add, args=([v], k))
+            values.append((coordinator, v))
+        for coordinator, _ in values:
+            coordinator.join()
+        return [float(v) for _, v in values]
+
+    [finding] = refdist.explore(run, budget="10min").findings
+    assert finding.title == "LOST UPDATE" and re.search(r"worker \d  function 1 of coordinator 2  read u", str(finding))

@@ -103,7 +103,9 @@ def anomaly(steps: Sequence[Step]) -> Anomaly | None:
         return None
     pairs = [edges[a][b] for a, b in zip(circle, circle[1:] + circle[:1], strict=True)]
     marked = tuple(sorted({i for pair in pairs for i in pair}))
-    return _classified(steps, pieces) or Anomaly(OTHER, marked)
+    # The coordinator is one, where no circle of functions alone explains it.
+    whole = [(step.process, 0) for step in steps]
+    return _classified(steps, pieces) or _classified(steps, whole) or Anomaly(OTHER, marked)
 
 
 def too_stale(steps: Sequence[Step], bound: int) -> tuple[Anomaly, int] | None:

@@ -574,12 +574,16 @@ class _Explorer:
             if same(came, other):
                 return None
         known = sorted({str(outcome) for outcome in self._serial})
+        result = str(came)
+        if result in known:  # it is a variable that differs
+            known = sorted({_with_variables(outcome) for outcome in self._serial})
+            result = _with_variables(came)
         orders = "all orders" if self._all_orders else f"the {self._tried} orders that were tried"
         whole = f"of whole functions, in {orders}"
         if trial.run.before is not None or _gone(trial) or _is_told(trial):
             what = "loss" if _gone(trial) else "notice" if _is_told(trial) else "kill"
             whole = f"without the {what}" + f", and {whole}" * (self._tried > 1)
-        return _Fault(circle.kind.title, f"the result is {came}; {whole}, it is "
+        return _Fault(circle.kind.title, f"the result is {result}; {whole}, it is "
                       f"{' or '.join(known[:4])}{' ...' * (len(known) > 4)}", circle)
 
     def _anomaly(self, trial: _Trial) -> Anomaly | None:
@@ -754,6 +758,10 @@ def _raised(error: BaseException) -> str:
             place = f" ({call_site.of_one(trace.tb_frame.f_code, trace.tb_lasti)})"
         trace = trace.tb_next
     return f"{type(error).__name__}: {str(error) or 'no message'}{place}"
+
+
+def _with_variables(outcome: Outcome) -> str:
+    return f"{outcome} with {outcome.variables}" if outcome.value is not None else str(outcome)
 
 
 def _updates(count: int) -> str:

@@ -36,13 +36,16 @@ class Outcome(NamedTuple):
     def __str__(self) -> str:
         if self.error is not None:
             return f"{type(self.error).__name__}: {str(self.error).splitlines()[0] if str(self.error) else ''}"
-        if self.value is not None:
-            return text(self.value)
+        return text(self.value) if self.value is not None else self.variables or "None"
+
+    @property
+    def variables(self) -> str:
+        """What the variables held at the end, as text."""
         shown: dict[str, str] = {}
         for name, value in zip(self.names, self.finals, strict=True):
             if shown.get(name.partition(REPLICA)[0]) != text(value):  # most copies hold what the first one does
                 shown[name] = text(value)
-        return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "None"
+        return ", ".join(f"{name} = {value}" for name, value in shown.items())
 
 
 def outcome(run: Run, returned: Any) -> Outcome:

@@ -11,7 +11,7 @@ from refdist.disk import READ, REMOVE, RENAME
 from refdist.insight.anomalies import Anomaly
 from refdist.insight.commuting import QUEUEING, Effect
 from refdist.insight.outcomes import Outcome, text
-from refdist.insight.schedules import PROGRAM, RETURN, Step
+from refdist.insight.schedules import PROGRAM, RETURN, Step, name_of
 from refdist.notebook import drawing
 
 LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
@@ -215,7 +215,7 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
     rows: list[tuple[str, str, str, str]] = []
     for i, step in enumerate(steps):
         touch, access = step.touch, step.access
-        who = "coordinator" if step.process == PROGRAM else f"worker {step.worker}  function {step.process[1]}"
+        who = "coordinator" if step.process == PROGRAM else f"worker {step.worker}  {name_of(step.process)}"
         if step.lost:
             before = ("is lost before it returns" if access is RETURN else
                       f"is lost before {access.operation} of {access.name}" if access.operation else "is lost")
