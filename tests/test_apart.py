@@ -144,7 +144,8 @@ def test_a_trainer_is_judged_where_there_is_numpy_and_no_refdist(tmp_path: Path)
     results = {}
     for name, absent in (("with", ("refdist", "greenlet")), ("without", ("refdist", "greenlet", "numpy"))):
         command = str(apart.install(tmp_path / name, absent) / apart.COMMAND)
-        assert run([command, "trainers", "--write-testee", "."], tmp_path / name)[0] == 0
+        status, printed = run([command, "trainers", "--write-testee", "."], tmp_path / name)
+        assert status == 0 and f'{apart.COMMAND} trainers --command "python testee.py"' in printed
         (tmp_path / name / "start.sh").write_text(f"touch started; exec {sys.executable} testee.py $1")
         results[name] = run([command, "trainers", "--command", "sh start.sh"], tmp_path / name)
     status, printed = results["with"]

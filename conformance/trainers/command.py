@@ -60,6 +60,8 @@ def main(arguments: Sequence[str]) -> int:
             jobs.write(given.write_jobs, todo)
         if given.write_testee:
             write_testee(given.write_testee)
+            print(f"{given.write_testee / WRITTEN[0]} needs NumPy. To run it:", f"cd {quoted(str(given.write_testee))}",
+                  f'{COMMAND} trainers --command "python {WRITTEN[0]}"', sep="\n    ")
         if given.write_jobs or given.write_testee:
             return 0
         try:
