@@ -40,7 +40,7 @@ if (_checkout / "setup.cfg").exists():
                 return None
             return PathFinder.find_spec(name, [str(_checkout)])
 
-    sys.meta_path.append(_Beside)
+    sys.meta_path.insert(0, _Beside)  # before that of another checkout, which an environment may have installed
 
 from refdist import interrupts  # noqa: E402
 
