@@ -132,7 +132,6 @@ OPENMPI: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "mpiexec": (137, (LOST.format(r"(mpiexec|prterun) \(process \d+\) (was killed by SIGKILL|died)"),)),
     "launcher": (-9, ()),  # its mpiexec forwards nothing more
     "int-mpiexec": (143, (TOLD.format("SIGTERM"),)),
-    "int-launcher": (143, (TOLD.format("SIGTERM"),)),
     "stop": (70, (LATE,)),  # its mpiexec lets the stopped worker go on to end it
     **dict.fromkeys(("abrt-supervisor", "segv-supervisor"), (None, (OTHERS + "worker 1 died:",))),
     "stop-mpiexec": (0, (LOST.format(r"(mpiexec|prterun) \(process \d+\) was stopped for [\d.]+ s, and now goes on"),)),
