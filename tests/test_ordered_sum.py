@@ -153,6 +153,17 @@ def test_of_several_nans_the_first_is_kept_however_arrays_are_cut_and_laid_out(
         assert sums.ordered_sum([array[place].reshape(()) for array in arrays]).tobytes() == whole[place].tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_scalars_that_processes_have_sent_have_the_same_sum(dtype: str) -> None:
+    arrays = with_nans(dtype, 500)
+    for place in range(500):
+        scalars = np.stack([array[place] for array in arrays])
+        expected = sums.ordered_sum([array[place].reshape(()) for array in arrays])
+        assert mpi_transport._add_scalars(scalars).tobytes() == expected.tobytes()
+        assert mpi_transport._add_scalars(scalars[:1]).tobytes() == arrays[0][place].tobytes()
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5)])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_sum_has_the_byte_order_of_the_machine(monkeypatch: Any, shape: tuple[int, ...], count: int) -> None:

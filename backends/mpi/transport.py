@@ -108,6 +108,7 @@ class MPITransport(ConnectableTransport):
         self._in = bytearray(_BLOCK * self.size)
         self._headers = struct.Struct("<" + f"QQQQ{_INLINE}x" * self.size)
         self._inline = [self._in] * self.size, range(_HEADER.size, _BLOCK * self.size, _BLOCK)
+        self._scalars: dict[np.dtype[np.generic], HostArray] = {}  # by their dtype, those in the blocks of all workers
         node = self._comm.Split_type(mpi.COMM_TYPE_SHARED)
         # Together, because a launcher may have bound each process to a core of its own.
         cores = len(set[int]().union(*node.allgather(os.sched_getaffinity(0))))
@@ -352,11 +353,21 @@ class MPITransport(ConnectableTransport):
         return int(np.bitwise_or.reduce(everyone))
 
     def _sum_small(self, call: CollectiveCall, columns: list[list[HostArray]], nbytes: int) -> list[HostArray]:
-        data = self._written(b"", columns, nbytes)
+        scalar: HostArray | None = None
+        if len(columns) == 1 and len(columns[0]) == 1 and not columns[0][0].ndim and columns[0][0].dtype.kind == "f":
+            scalar = columns[0][0]
+        data = self._written(b"", columns, nbytes) if scalar is None else scalar.tobytes()
         sizes = self._rendezvous(call, data)
         if nbytes <= _INLINE and sizes == (nbytes,) * self.size:
-            return _added(columns, *self._inline)
+            return _added(columns, *self._inline) if scalar is None else [
+                _scalars_added(self._scalars_of(scalar.dtype))]
         return _added(columns, self._data(data, sizes), [0] * self.size)
+
+    def _scalars_of(self, dtype: np.dtype[np.generic]) -> HostArray:
+        made = self._scalars.get(dtype)
+        if made is None:
+            made = self._scalars[dtype] = np.ndarray((self.size,), dtype, self._in, _HEADER.size, (_BLOCK,))
+        return made
 
     def _written(self, head: bytes, columns: list[list[HostArray]], nbytes: int) -> bytes | Bytes:
         # What the next rendezvous sends, a head and arrays behind it; in this worker's slot where they need it and fit.
@@ -505,14 +516,29 @@ def _arrays(data: bytearray | memoryview, start: int, columns: list[list[HostArr
     return arrays
 
 
+def _add_scalars(scalars: HostArray) -> HostArray:
+    # From left to right, as `ordered_sum` does, which knows what to keep of several NaNs.
+    total: Any = scalars[0]
+    for i in range(1, len(scalars)):
+        total = total + scalars[i]
+    return frozen(np.asarray(total)) if total == total else ordered_sum(
+        [scalars[i:i + 1].reshape(()) for i in range(len(scalars))])
+
+
 _added = reporting("add", _add)
+_scalars_added = reporting("add", _add_scalars)
 
 
 def _numpy(columns: Columns) -> list[list[HostArray]]:
     # Contiguous and in the byte order of the machine, which the results have, too.
-    found = [[np.asarray(part, order="C") for part in column] for column in columns]
-    return [[part if part.dtype.isnative else part.astype(part.dtype.newbyteorder("=")) for part in column]
-            for column in found]
+    return [[_as_sent(part) for part in column] for column in columns]
+
+
+def _as_sent(part: Array) -> HostArray:
+    if type(part) is np.ndarray and part.flags.c_contiguous and part.dtype.isnative:  # nearly always
+        return part
+    array = np.asarray(part, order="C")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _unpacked(data: Bytes, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np.generic]) -> list[HostArray]:

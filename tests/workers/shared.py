@@ -140,6 +140,13 @@ def of_any_size() -> None:
         assert all(np.all(array == number * turn) for number, array in enumerate(gathered, 1))
         kept.append((turn, total(turn, sizes[turn % 8])))
     assert all(is_full(total, turn) for turn, total in kept)
+    for dtype in (np.float16, np.float32, np.float64):
+        single, (first, none) = strategy.run(lambda kind=dtype: (
+            context().all_reduce("SUM", kind(rank + 1)),
+            context().all_reduce("SUM", [kind(rank + 1), np.zeros(0, kind)])))
+        assert single == first == 3 and single.dtype == first.dtype == dtype and none.shape == (0,)
+        assert not single.flags.writeable and strategy.run(lambda kind=dtype: context().all_reduce("SUM", kind(1))) == 2
+        assert single == 3
 
 
 def memory() -> int:
