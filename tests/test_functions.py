@@ -360,3 +360,27 @@ def test_only_arrays_are_distributed() -> None:
                 _ = distributed.element_spec
             with pytest.raises(TypeError, match="RD25"):
                 next(iter(distributed))
+
+
+GROUPS: dict[str, tuple[dict[str, Any], list[list[int]]]] = {
+    "of one size": ({"window_size": 3}, [[0, 2, 4], [1, 3, 5], [6, 8], [7, 9]]),
+    "of a size for each key": ({"window_size_func": lambda key: key + 2},
+                               [[0, 2], [1, 3, 5], [4, 6], [8], [7, 9]])}
+
+
+@pytest.mark.parametrize("sizes", GROUPS)
+def test_elements_with_one_key_are_grouped_as_on_tensorflow(sizes: str) -> None:
+    # TensorFlow 2.21 gives these batches.
+    given, expected = GROUPS[sizes]
+    groups = Dataset.range(10).group_by_window(lambda n: n % 2, lambda key, rows: rows.batch(3), **given)
+    assert [batch.tolist() for batch in groups] == expected
+    assert groups.element_spec == refdist.TensorSpec((None,), np.int64)
+    pairs = Dataset.range(4).map(lambda n: (n, n * 2)).group_by_window(
+        lambda n, double: n // 2, lambda key, rows: rows.map(lambda n, double: (key, double)), window_size=2)
+    assert [(int(key), int(double)) for key, double in pairs] == [(0, 0), (0, 2), (1, 4), (1, 6)]
+    with pytest.raises(refdist.errors.RefdistError, match=r"RD34.*group_by_window.*float64.*integer"):
+        next(iter(Dataset.range(4).group_by_window(lambda n: n / 2, lambda key, rows: rows, 2)))
+    wrong: list[dict[str, Any]] = [{}, {"window_size": 0}, {"window_size": 1, "window_size_func": len}]
+    for sizes_given in wrong:
+        with pytest.raises(refdist.errors.RefdistError, match=r"RD25|RD34"):
+            Dataset.range(4).group_by_window(lambda n: n, lambda key, rows: rows, **sizes_given)

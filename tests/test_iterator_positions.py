@@ -62,6 +62,8 @@ PIPELINES: dict[str, Callable[[], Dataset]] = {
     "flat_map": lambda: numbers().flat_map(lambda n: Dataset.range(n).shuffle(9, seed=2)),
     "window": lambda: numbers().shuffle(13, seed=1).window(3).flat_map(lambda window: window.batch(3)),
     "rebatch": lambda: numbers().batch(4).rebatch(3).unbatch(),
+    "group_by_window": lambda: numbers().shuffle(13, seed=1).group_by_window(
+        lambda n: n % 3, lambda key, rows: rows.batch(2), window_size=2).repeat(2),
     "take and skip": lambda: numbers().shuffle(13, seed=1).skip(2).take(9).shard(2, 1).repeat(3),
 }
 

@@ -623,6 +623,46 @@ class Dataset:
             return _dataset(method, iterators.apply(map_func, element))._pipeline
         return self._after(functions.interleaved(self._pipeline, method, inner, cycle, block, self._after))
 
+    def group_by_window(self, key_func: Callable[..., object], reduce_func: Callable[[Any, Any], object],
+                        window_size: int | None = None, window_size_func: Callable[[Any], object] | None = None,
+                        name: str | None = None) -> Dataset:
+        """The elements of the datasets that `reduce_func` returns for elements with the same key.
+
+        Args:
+            key_func: takes an element, a tuple as several arguments, and returns an integer, its key.
+            reduce_func: takes a key, int64, and a dataset of elements that have it, and returns a dataset.
+            window_size: how many elements with a key are given together; at the end fewer.
+            window_size_func: takes a key and returns that number; instead of `window_size`.
+            name: without effect.
+
+        >>> from refdist.data import Dataset
+        >>> groups = Dataset.range(7).group_by_window(lambda n: n % 2, lambda key, rows: rows.batch(3), window_size=3)
+        >>> [batch.tolist() for batch in groups]
+        [[0, 2, 4], [1, 3, 5], [6]]
+
+        Raises:
+            RD25, RD34: bad arguments, or functions that do not return an integer, or a dataset.
+            RD26: datasets whose elements differ in structure, dtypes or ranks.
+
+        Source: tf.data.Dataset.group_by_window.
+        """
+        method = "group_by_window"
+        for function in (key_func, reduce_func, *((window_size_func,) if window_size is None else ())):
+            check_function(method, function)
+        if window_size is not None and window_size_func is not None:
+            raise errors.error("RD34", f"Dataset.{method}", "both window_size and window_size_func were passed",
+                               "Pass one of the two.")
+        size = None if window_size is None else count_of(method, "window_size", window_size, 1)
+
+        def size_of(key: np.int64) -> int:
+            if size is not None or window_size_func is None:
+                return size or 1
+            return count_of(method, "window_size_func", iterators.integer_of(method, window_size_func, key), 1)
+
+        def inner(element: object) -> Pipeline:
+            return _dataset(method, iterators.apply(reduce_func, element))._pipeline
+        return self._after(functions.grouped(self._pipeline, key_func, inner, size_of, self._after))
+
     def apply(self, transformation_func: Callable[[Any], object]) -> Dataset:
         """The dataset that a function returns for this one.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -115,6 +115,39 @@ def interleaved(pipeline: Pipeline, method: str, inner: Callable[[object], Pipel
     def element_spec() -> object:
         return _spec_made(pipeline, method, lambda element: dataset(inner(element)), dataset).element_spec
     return pipeline.then(read, Facts(spec=element_spec, files=pipeline.facts.files or files))
+
+
+def grouped(pipeline: Pipeline, key_func: Callable[..., object], inner: Callable[[object], Pipeline],
+            size_of: Callable[[np.int64], int], dataset: MakesDataset) -> Pipeline:
+    """`Dataset.group_by_window`.
+
+    Args:
+        pipeline: the elements.
+        key_func: from an element to its key.
+        inner: from a key and a dataset of elements with that key to the pipeline that is read for them.
+        size_of: how many elements with a key are read together.
+        dataset: makes a dataset of a pipeline.
+    """
+    method = "group_by_window"
+    key_of = partial(iterators.integer_of, method, key_func)
+
+    def of_group(pair: tuple[np.int64, list[object]]) -> Pipeline:
+        key, group = pair
+        return inner((key, dataset(pipeline.then(lambda _: map(elements.handed, group), Facts(
+            len(group), pipeline.spec_after(lambda spec: spec))))))
+
+    def read(reading: Reading) -> Iterator[object]:
+        groups = iterators.group(zip_keys(pipeline.read(reading)), size_of)
+        streams = (_noted(reading, opened).read(reading.whole) for opened in map(of_group, groups))
+        return _alike(pipeline, method, chain.from_iterable(streams))
+
+    def zip_keys(stream: Iterable[object]) -> Iterator[tuple[np.int64, object]]:
+        return iterators.call(method, lambda element: (key_of(element), element), stream)
+
+    def element_spec() -> object:
+        return _spec_made(pipeline, method, lambda element: dataset(of_group((key_of(element), [element]))),
+                          dataset).element_spec
+    return pipeline.then(read, Facts(spec=element_spec))
 
 
 # What is known, and what is true.

@@ -11,6 +11,7 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array import philox
+from refdist.array.convert import to_numpy
 from refdist.data import elements
 from refdist.data.position import stream_of
 
@@ -187,6 +188,31 @@ def interleave(streams: Iterable[Iterable[_T]], cycle_length: int, block_length:
             if len(block) < block_length:
                 following = next(source, None)
                 open_streams[i] = None if following is None else iter(following)
+
+
+def group(stream: Iterable[tuple[np.int64, _T]], size_of: Callable[[np.int64], int]) -> Iterator[
+        tuple[np.int64, list[_T]]]:
+    """Yields elements with the same key together, so many of each key as its size, and at the end the others."""
+    groups: dict[np.int64, list[_T]] = {}
+    for key, element in stream:
+        groups.setdefault(key, []).append(element)
+        if len(groups[key]) == size_of(key):
+            yield key, groups.pop(key)
+    for key in sorted(groups):
+        yield key, groups[key]
+
+
+def integer_of(method: str, function: Callable[..., object], element: object) -> np.int64:
+    """The integer that a function of the program returns.
+
+    Raises:
+        RD34: it returned something else.
+    """
+    number = to_numpy(apply(function, element))
+    if number.dtype.kind not in "iu" or number.ndim:
+        raise errors.error("RD34", f"Dataset.{method}", f"the function returned an array of shape {number.shape} and "
+                           f"dtype {number.dtype}", "Return an integer, for example `tf.cast(x % 2, tf.int64)`.")
+    return np.int64(number)
 
 
 def call(method: str, make: Callable[[_T], _U], stream: Iterable[_T]) -> Iterator[_U]:
