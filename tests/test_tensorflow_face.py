@@ -1042,11 +1042,12 @@ def test_a_program_that_imports_tensorflow_finds_refdist(program: Any) -> None:
         x = tf.constant([1.0, 2.0])
         rows = [row.numpy().item() for row in tf.data.Dataset.range(2)]
         numpy_rows = list(tf.data.Dataset.range(2).batch(2).as_numpy_iterator())
+        numpy_numbers = list(tf.data.Dataset.range(2).map(lambda n: n + 1).as_numpy_iterator())
     """)
     assert found["tf"] is refdist.tf and found["layers"] is found["more"] is found["keras"].layers
     assert found["Dense"] is found["layers"].Dense and found["MirroredStrategy"] is refdist.MirroredStrategy
     assert found["x"].numpy().tolist() == [1.0, 2.0] and found["rows"] == [0, 1]
-    assert type(found["numpy_rows"][0]) is np.ndarray
+    assert type(found["numpy_rows"][0]) is np.ndarray and type(found["numpy_numbers"][0]) is np.int64
 
 
 @needs_keras

@@ -96,8 +96,15 @@ def for_function(element: object) -> Any:
 
 
 def as_numpy_s(element: object) -> Any:
-    """Converts an element's arrays to NumPy arrays."""
-    return nest.map_structure(lambda leaf: leaf if library_of(leaf) is None else to_numpy(leaf), element)
+    """Converts an element's arrays to NumPy's, those without dimensions to its scalars."""
+    return nest.map_structure(_as_numpy_s, element)
+
+
+def _as_numpy_s(leaf: Any) -> Any:
+    if library_of(leaf) is None:
+        return leaf
+    array = to_numpy(leaf)
+    return array if array.ndim else array[()]
 
 
 def arrays(structure: object, convert: Callable[[object], object] = _given) -> Any:
