@@ -277,6 +277,8 @@ def labels_of_two() -> Any:
     (lambda x, y: np.zeros_like(x) - x[:, 0:1], Of.UNKNOWN), (lambda x, y: np.zeros_like(x[0]) * x.mean(), Of.UNKNOWN),
     (lambda x, y: np.std(x, dtype=np.float64), Of.UNKNOWN), (lambda x, y: np.clip(x, 0, 2).mean(), Of.MEAN),
     (lambda x, y: float(x.mean()), Of.UNKNOWN),
+    (lambda x, y: (x.argmax(axis=1) == 2).mean(), Of.MEAN), (lambda x, y: np.argmin(x, 1).sum(), Of.SUM),
+    (lambda x, y: x.argmax(), Of.DIFFERS), (lambda x, y: x.argmax(0), Of.DIFFERS),
     (lambda x, y: (x[:, 0] * y).sum() / y.sum(), Of.MEAN), (lambda x, y: x.sum() / x[y > 1].sum(), Of.DIFFERS),
     (lambda x, y: x.sum() / (y.sum() + 1e-6), Of.MEAN), (lambda x, y: x.sum() / np.maximum(y.sum(), 1), Of.MEAN),
     (lambda x, y: np.maximum(x.sum(axis=0), 0), Of.DIFFERS), (lambda x, y: x.sum() / (y.sum() + 1), Of.DIFFERS),

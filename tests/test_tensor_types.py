@@ -149,6 +149,7 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: F.cross_entropy(x, torch.zeros(2, dtype=torch.long)), Of.MEAN),
     (lambda x, w: F.log_softmax(x, dim=1).sum(), Of.SUM), (lambda x, w: F.log_softmax(x, dim=0).sum(), Of.UNKNOWN),
     (lambda x, w: torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())(x).mean(), Of.MEAN),
+    (lambda x, w: (x.argmax(1) == 2).float().mean(), Of.MEAN), (lambda x, w: x.argmax(dim=0).sum(), Of.DIFFERS),
     (lambda x, w: torch.cumsum(x, 0).sum(), Of.UNKNOWN), (lambda x, w: torch.from_numpy(x.numpy()), Of.ROWS),
     (lambda x, w: x.view(-1).mean(), Of.MEAN), (lambda x, w: x.flatten().view(2, -1).mean(dim=1).sum(), Of.SUM),
     (lambda x, w: x.view(3, 2).mean(), Of.DIFFERS), (lambda x, w: x[torch.randperm(2)].mean(), Of.MEAN),

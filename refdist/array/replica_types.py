@@ -286,6 +286,12 @@ class Typed(np.ndarray):
     def var(self, *args: Any, **options: Any) -> Any:
         return _FUNCTIONS[np.var](self, *args, **options)
 
+    def argmax(self, *args: Any, **options: Any) -> Any:
+        return _FUNCTIONS[np.argmax](self, *args, **options)
+
+    def argmin(self, *args: Any, **options: Any) -> Any:
+        return _FUNCTIONS[np.argmin](self, *args, **options)
+
     def dot(self, other: Any, out: Any = None) -> Any:
         return _dot(self, other, out)
 
@@ -776,7 +782,7 @@ def _key_of(key: Any) -> Hashable | None:
             parts.append(part)
         elif type(part) is slice:
             parts.append((part.start, part.stop, part.step))
-        elif type(part) is np.ndarray and part.dtype != bool:  # a mask takes more or fewer
+        elif type(part) in (np.ndarray, Typed) and part.dtype != bool:  # a mask takes more or fewer
             parts.append((part.dtype.char, part.shape))
         else:
             return None
@@ -1003,5 +1009,5 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.linalg.norm: _norm, np.zeros_like: lambda a, *args, **options: typed(
         np.zeros_like(plain(a), *args, **options), ZEROS),
     **{function: _of_axis(function) for function in (np.std, np.var, np.max, np.amax, np.min, np.amin, np.prod,
-                                                     np.median)},
+                                                     np.median, np.argmax, np.argmin)},
     **{getattr(np, name): _through_method(name) for name in ("ravel", "copy", "clip", "squeeze")}}

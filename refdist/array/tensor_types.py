@@ -73,7 +73,7 @@ _CONVERTING = _names("as_tensor tensor asarray")
 _TO_NUMBERS = _names("item tolist __float__")
 _PRODUCTS = _names("matmul __matmul__ mm mv dot linear")
 _ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, **dict.fromkeys(
-    _names("amax amin max min std var prod median logsumexp"), Along.OTHER)}
+    _names("amax amin argmax argmin max min std var prod median logsumexp"), Along.OTHER)}
 # The same, with the order of the norm before the dimension.
 _NORMS = _names("norm linalg_norm linalg_vector_norm")
 # The same items in the same order.
