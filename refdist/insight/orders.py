@@ -47,7 +47,7 @@ class Segment:
         changes: for each of them, the names of what it has changed of what they share.
         codes: the code of the replicas.
         call: the call in which they meet, with its line; "the end of" what they run, if they do not.
-        state: equal for two ends of it after which a program goes on in the same way.
+        state: equal for two ends of it after which a program goes on in the same way; None where nothing was changed.
     """
 
     __slots__ = ("at", "call", "changes", "codes", "count", "order", "state")
@@ -125,6 +125,8 @@ class Orders:
             return
         segment = self.segments[-1]
         segment.call = str(calls[0])
+        if not any(segment.changes.values()):
+            return  # it has no other order, and its end is compared with no other
         look = Look()
         for i, (call, frame) in enumerate(zip(calls, frames, strict=True)):
             look.at(f"replica {i}'s contribution", call.contribution)
@@ -138,7 +140,8 @@ class Orders:
         look = Look()
         look.at("results", list(results))
         self._results.append(look.picture)
-        self._end(self.segments[-1], Look())
+        if any(self.segments[-1].changes.values()):
+            self._end(self.segments[-1], Look())
 
     def end_turn(self) -> None:
         """Notes what the replica has changed that had its turn last, if it has one."""
@@ -149,6 +152,8 @@ class Orders:
     def _applies(self) -> bool:
         if self._run.cut:
             return False
+        if getcurrent().parent is not None:
+            self._run.disturbed("simulated workers have their turns in the order of their numbers")
         if here.worker is None and threading.get_ident() == self._run.thread:
             return True
         self._run.disturbed("replicas in functions, and in threads of the program's own, run in the order of their "
@@ -161,7 +166,6 @@ class Orders:
         look.at("variables", [copy._array for copy in self._run.copies])
         self.unseen |= look.unseen
         if getcurrent().parent is not None:
-            self._run.disturbed("simulated workers have their turns in the order of their numbers")
             segment.state = object()  # what the others are at is not seen
             return
         segment.state = hash((str(sorted(look.picture.items())), str(self._results)))
