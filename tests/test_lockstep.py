@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import subprocess
 import sys
 import threading
@@ -588,3 +589,39 @@ def test_programs_without_torch_are_left_alone(state: str, monkeypatch: pytest.M
     total = strategy.run(lambda: refdist.get_replica_context().all_reduce("SUM", 1.0))
     assert [float(part) for part in total.values] == [2.0, 2.0]
     assert state != "nothing" or "torch" not in sys.modules
+
+
+@pytest.mark.parametrize("unit", ["replica", "worker"])
+def test_a_replica_that_catches_its_end_is_left_where_it_was(unit: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import gc, refdist\n"
+        "def total(): return refdist.get_replica_context().all_reduce('SUM', 1.0)\n"
+        "def endless(call):\n"
+        "    while True:\n"
+        "        try:\n"
+        "            call()\n"
+        "        except BaseException:\n"
+        "            pass\n"
+        "def fails(): raise KeyError('x')\n"
+        "strategy = refdist.MirroredStrategy(['GPU:0', 'GPU:1'])\n"
+        "def step():\n"
+        "    endless(total) if refdist.get_replica_context().replica_id_in_sync_group == 0 else fails()\n"
+        "def program():\n"
+        "    strategy = refdist.MultiWorkerMirroredStrategy()\n"
+        "    endless(lambda: strategy.run(total)) if strategy.cluster_resolver.task_id == 0 else fails()\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        f"        strategy.run(step) if {unit == 'replica'} else refdist.simulate_workers(program, 2, 1)\n"
+        "    except KeyError as error:\n"
+        "        print(error.__notes__[-1])\n"
+        "    gc.collect()\n"
+        "print(strategy.run(total).values)\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=HANG,
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    *notes, result = done.stdout.splitlines()
+    assert len(notes) == 2 and result == "(array(2., dtype=float32), array(2., dtype=float32))"
+    for note in notes:
+        assert re.fullmatch(rf"{unit} 0 caught what ends it 1000 times, last at all_reduce \(.*script\.py:2\), and was "
+                            r"left there; catch `Exception` and not `BaseException`", note)

@@ -82,7 +82,7 @@ def test_an_error_that_refdist_did_not_mean_keeps_its_frames(tmp_path: Path) -> 
     stderr = run(tmp_path, """import refdist.array.collectives
 refdist.array.collectives.signature = lambda *args: 1 / 0
 refdist.array.collectives.signature.__globals__["__name__"] = "refdist.array.collectives"
-strategy.run(lambda: reduce(1.0))""")
+strategy.run(lambda: reduce([1.0]))""")
     assert "replica_context.py" in {file for file, _ in frames(stderr)}, stderr
     internal = run(tmp_path, "raise refdist.errors.InternalError('no') if False else "
                              "refdist.core.agreement._nothing([])")

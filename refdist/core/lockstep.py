@@ -78,10 +78,11 @@ class LockstepRun:
         unit_name: what messages call those that run.
         compared: whether lock step compares their calls, as it does those of replicas.
         event, rendezvous: where it is recorded, its event, and the number of the rendezvous that replicas come to.
+        unwound, refusals: the waiting replica that is being ended, and how many calls it has made meanwhile.
     """
 
-    __slots__ = ("around", "compared", "error", "event", "first", "frame", "left", "rendezvous", "results", "scheduler",
-                 "states", "stopped", "unit_name")
+    __slots__ = ("around", "compared", "error", "event", "first", "frame", "left", "refusals", "rendezvous", "results",
+                 "scheduler", "states", "stopped", "unit_name", "unwound")
 
     def __init__(self, scheduler: greenlet, count: int, frame: context_stack.Frame, states: States, first: int,
                  unit_name: str, compared: bool) -> None:
@@ -97,6 +98,8 @@ class LockstepRun:
         self.stopped = False
         self.event: Any = None
         self.rendezvous = 0
+        self.unwound: greenlet | None = None
+        self.refusals = 0
 
 
 class Unit(greenlet):
@@ -149,6 +152,9 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _PLACES = 8
+# Calls after which a replica that is to end is given up: `while True: try: ... except BaseException` makes them without
+# end, and a program that tidies up in several `finally` blocks makes a few.
+REFUSALS = 1000
 
 
 def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
@@ -171,6 +177,10 @@ def rendezvous(run: LockstepRun | None, call: CollectiveCall) -> Any:
     if run is None:
         return call.execute([call])[0] if sink is None else _alone(sink, call)
     if run.stopped:
+        if run.unwound is getcurrent():
+            run.refusals += 1
+            if run.refusals > REFUSALS:
+                run.scheduler.switch(call)  # and never comes back
         raise errors.error("RD22", call.kind, "the call was made after the run had been stopped")
     # Workers meet with a call of their own, which their transport records.
     met = None if sink is None or not run.compared else sink.meet(run, call)
@@ -321,11 +331,18 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Iterable[
         current.stopped = True
         for replica in replicas:
             if replica is not None:
+                current.unwound, current.refusals = replica, 0
                 # Not by `throw`, which enters a greenlet through other C functions than `switch`.
-                if replica.switch(None) is not None:
-                    raise errors.InternalError("a stopped replica made another call") from None
+                call = replica.switch(None)
+                if call is not None:
+                    _give_up(replica)
+                    number = first + replicas.index(replica)
+                    error.add_note(f"{unit_name} {number} caught what ends it {REFUSALS} times, last at {call}, and "
+                                   "was left there; catch `Exception` and not `BaseException`")
+                    continue
                 replica.gr_context = None
                 parked.append(replica)
+        current.unwound = None
         raise
     finally:
         current.stopped = True  # seen by code that runs with a copy of a replica's context variables
@@ -334,6 +351,13 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Iterable[
         place.runs -= 1
         if not known:
             place.end()
+
+
+def _give_up(replica: greenlet) -> None:
+    # It is never resumed, nor ended by the garbage collector, whose exception it would catch, too.
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(replica))
 
 
 def _missing(calls: Sequence[CollectiveCall | None], what: str, run: LockstepRun) -> errors.RefdistError:
