@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANG
 from test_coordinator import all_runs, coordinator, fail, index, variable
 from test_parameter_servers import made
 
@@ -237,11 +238,14 @@ def test_a_function_that_goes_on_in_a_few_handlers_ends_by_itself() -> None:
     assert float(v) == 53.0
 
 
-def test_a_program_ends_although_a_function_cannot_be_stopped(tmp_path: Path) -> None:
+# To the thread that waits, or to another one: then nothing interrupts the wait.
+@pytest.mark.parametrize("interrupt", [
+    "signal.pthread_kill(main, signal.SIGINT)", "signal.raise_signal(signal.SIGINT)"])
+def test_a_program_ends_although_a_function_cannot_be_stopped(interrupt: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent("""\
+    script.write_text(textwrap.dedent(f"""\
         import refdist, signal, threading
-        spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]})
+        spec = refdist.train.ClusterSpec({{"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]}})
         strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
         with strategy.scope():
             v = refdist.Variable(0.0)
@@ -251,7 +255,7 @@ def test_a_program_ends_although_a_function_cannot_be_stopped(tmp_path: Path) ->
             while True:
                 try:
                     if v.assign_add(1.0) == 3.0:
-                        signal.pthread_kill(main, signal.SIGINT)
+                        {interrupt}
                 except BaseException:
                     pass
         c.schedule(step)
@@ -260,5 +264,5 @@ def test_a_program_ends_although_a_function_cannot_be_stopped(tmp_path: Path) ->
         except KeyboardInterrupt:
             print("interrupted")
         """))
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=HANG)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted\n", "")

@@ -71,7 +71,7 @@ class Cluster(Functions):
         self._workers = [Worker(i) for i in range(extended.workers)]
         self._rested = list(self._workers)  # idle workers, the one that has been idle longest first
         self._faults: list[Fault] = []
-        self._turn = Turn()
+        self._turn = Turn(of_the_program=True)
         self._failure: BaseException | None = None
         self._in_a_row = 0
         self._tired: list[Option] = []

@@ -11,6 +11,7 @@ Nothing here decides who is next.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 
@@ -20,16 +21,29 @@ from refdist.core import call_site
 Job = Callable[[], "Job | None"]
 
 
+# A signal that comes after Python has looked for one, and before the thread waits, is not seen until the wait ends.
+SIGNAL_SECONDS = 1.0
+
+
 class Turn:
-    """Passes the turn between strands: `wait` returns when another strand has called `give`, possibly before."""
+    """Passes the turn between strands: `wait` returns when another strand has called `give`, possibly before.
+
+    Args:
+        of_the_program: whether it is that of the program's own thread, which handles signals while it waits.
+    """
 
     __slots__ = ("give", "wait")
 
-    def __init__(self) -> None:
+    def __init__(self, of_the_program: bool = False) -> None:
         lock = threading.Lock()
         lock.acquire()
-        self.wait: Callable[[], object] = lock.acquire
+        self.wait: Callable[[], object] = functools.partial(_wait, lock) if of_the_program else lock.acquire
         self.give: Callable[[], object] = lock.release
+
+
+def _wait(lock: threading.Lock) -> None:
+    while not lock.acquire(timeout=SIGNAL_SECONDS):
+        pass
 
 
 class _Thread:
