@@ -245,6 +245,7 @@ def test_a_program_ends_although_a_function_cannot_be_stopped(interrupt: str, tm
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(f"""\
         import refdist, signal, threading
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
         spec = refdist.train.ClusterSpec({{"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]}})
         strategy = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))
         with strategy.scope():

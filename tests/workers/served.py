@@ -300,7 +300,7 @@ def strategies(strategy: Any, c: Any) -> None:
     else:
         raise AssertionError
     c.schedule(v.assign, args=(-1.0,))
-    assert runs.fetch() is None and d.join() is None and c.done()
+    assert runs.fetch() is None and d.join() is None and c.join() is None and c.done()
 
     cluster = strategy.cluster_resolver.cluster_spec().as_dict()
     resolver = refdist.cluster_resolver.SimpleClusterResolver(refdist.train.ClusterSpec(
