@@ -238,7 +238,7 @@ def test_a_caller_whose_text_is_not_known_matters_if_it_gets_the_sum(tmp_path: P
         [batch] = batches(strategy)
         names: dict[str, Any] = {"strategy": strategy, "losses": strategy.run(lambda x: x.mean(), (batch,))}
         exec(compile(file.read_text(), str(file), "exec"), names)
-        [warning] = findings(partial(exec, "summed(losses)", names))
+        [warning] = findings(partial(exec, compile("summed(losses)", "<no text>", "exec"), names))
         assert ("[RD51]" if returned else "[RD38]") in str(warning.message)
 
 
