@@ -120,16 +120,16 @@ def test_one_that_leaves_before_all_have_started_mpi_ends_the_others(
 
 def test_a_worker_may_wait_longer_for_the_others_than_for_an_answer(
         cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    made, (here, there) = pmi.Server(socket.socket(), "", cluster), socket.socketpair()
+    server, (here, there) = pmi.Server(socket.socket(), "", cluster), socket.socketpair()
     here.settimeout(0.01)  # as for what it says when it connects
     looks = iter([False, False, False, True])
-    monkeypatch.setattr(made._changed, "wait_for", lambda ready, seconds: next(looks))
-    made._wait(1, pmi.Line(here))
+    monkeypatch.setattr(server._changed, "wait_for", lambda ready, seconds: next(looks))
+    server._wait(1, pmi.Line(here))
     assert not list(looks)
     there.close()
     looks = iter([False])
     with pytest.raises(ConnectionError):
-        made._wait(1, pmi.Line(here))
+        server._wait(1, pmi.Line(here))
     here.close()
 
 
