@@ -436,6 +436,14 @@ def test_what_is_printed_in_one_call_is_written_at_once_and_whole(way: str, unbu
     assert done.stdout == "no newline" * 2, "what is begun comes at the end of the program"
 
 
+def test_a_line_that_c_has_begun_comes_at_the_end_of_the_program() -> None:
+    program = ("import ctypes, refdist.backends.mpi.printing as printing\n"
+               "printing.print_whole_texts()\n"
+               "ctypes.CDLL(None).printf(b'x' * 3000)\n")
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=HANG)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"x" * 3000, b"")
+
+
 @pytest.mark.parametrize(("way", "recorded"), [(LAUNCHED, False), (PLAIN, False), (LAUNCHED, True)])
 def test_lines_do_not_mix_however_much_is_printed(way: str, recorded: bool, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

@@ -24,7 +24,6 @@ from refdist.backends.mpi import pipes
 
 _ROOM_SECONDS = 10.0  # how long a text waits for room; where nobody reads, a full pipe stops the writer in any case
 _FULLY_BUFFERED, _LINE_BUFFERED = 0, 1  # _IOFBF and _IOLBF of stdio.h
-_buffer = ctypes.create_string_buffer(pipes.MOST)  # of C's stdout, to the end of the process
 
 
 def print_whole_texts() -> None:
@@ -39,12 +38,15 @@ def print_whole_texts() -> None:
     with contextlib.suppress(AttributeError, ValueError):  # a C library that has other names
         library = ctypes.CDLL(None)
         stdout, purge = ctypes.c_void_p.in_dll(library, "stdout"), library["__fpurge"]
+        library.malloc.restype = ctypes.c_void_p
+        # Never freed: at the end of the process C writes what is in it, when Python has freed all of its own.
+        buffer = ctypes.c_void_p(library.malloc(ctypes.c_size_t(pipes.MOST)))
         library.fflush(stdout)
         # glibc keeps the lines of one call together only in a buffer of ours that has been written to.
-        library.setvbuf(stdout, _buffer, _FULLY_BUFFERED, len(_buffer))
+        library.setvbuf(stdout, buffer, _FULLY_BUFFERED, pipes.MOST)
         library.putchar(ord(" "))
         purge(stdout)
-        library.setvbuf(stdout, _buffer, _LINE_BUFFERED, len(_buffer))
+        library.setvbuf(stdout, buffer, _LINE_BUFFERED, pipes.MOST)
 
 
 def flush() -> None:
