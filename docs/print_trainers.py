@@ -151,15 +151,9 @@ def environment(name: str) -> Path:
     return folder / "bin"
 
 
-def judge(name: str) -> None:
-    """Runs a trainer on the clauses without a verdict, or with one of other sources, and writes its verdicts."""
-    file, trainer, sources = FOLDER / f"{name}.json", TRAINERS[name], digest(name)
-    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"of": ""}
-    rows = before["verdicts"] if before["of"] == sources else {}
-    digests = {clause.name: digest_of_clause(clause) for clause in clauses.CLAUSES}
-    asked = [clause for clause in clauses.CLAUSES if rows.get(clause.name, {}).get("of") != digests[clause.name]]
-    if not asked and list(rows) == list(digests):
-        return
+def run(name: str, asked: Sequence[clauses.Clause]) -> list[verdicts.Verdict]:
+    """Runs a trainer on some clauses; returns the verdicts, which are also printed."""
+    trainer = TRAINERS[name]
     programs = environment(trainer.environment)
     os.environ |= {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     begun, names = time.monotonic(), {clause.name for clause in asked}
@@ -167,8 +161,19 @@ def judge(name: str) -> None:
     results = runner.run(f"{trainer.start} {ROOM / 'testees' / f'{name}.py'}", todo, LIMIT)
     judged = verdicts.judge(asked, todo, results)
     print(f"{trainer.title}, {time.monotonic() - begun:.0f} s", *table.table(judged), sep="\n", flush=True)
-    rows |= {verdict.clause: {"of": digests[verdict.clause], "outcome": verdict.outcome, "message": verdict.message}
-             for verdict in judged}
+    return judged
+
+
+def judge(name: str) -> None:
+    """Runs a trainer on the clauses without a verdict, or with one of other sources, and writes its verdicts."""
+    file, sources = FOLDER / f"{name}.json", digest(name)
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"of": ""}
+    rows = before["verdicts"] if before["of"] == sources else {}
+    digests = {clause.name: digest_of_clause(clause) for clause in clauses.CLAUSES}
+    asked = [clause for clause in clauses.CLAUSES if rows.get(clause.name, {}).get("of") != digests[clause.name]]
+    if asked:
+        rows |= {verdict.clause: {"of": digests[verdict.clause], "outcome": verdict.outcome, "message": verdict.message}
+                 for verdict in run(name, asked)}
     file.write_text(json.dumps({"of": sources, "verdicts": {clause: rows[clause] for clause in digests}}, indent=1,
                                ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -90,6 +90,10 @@ def test_a_trainer_is_run_again_on_those_clauses_alone_that_have_changed(
         PRINTING.judge("ddp")
     assert runs == [{first.name, *(clause.name for clause in others)}, {first.name}, {first.name}]
     assert list(PRINTING.verdicts_of("ddp")) == [first.name, *(clause.name for clause in others)]
+    for present in (others, others[::-1]):  # a clause is gone, and those that are left have moved
+        monkeypatch.setattr(PRINTING.clauses, "CLAUSES", present)
+        PRINTING.judge("ddp")
+        assert list(PRINTING.verdicts_of("ddp")) == [clause.name for clause in present] and len(runs) == 3
 
 
 def test_the_page_is_that_of_the_verdicts() -> None:
