@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import sources
-from .jobs import Job, Matrix, Rows, dense, job, rows, sgd
+from .jobs import Job, Layer, Matrix, Rows, dense, job, rows, sgd
 from .sources import Source
 
 
@@ -66,6 +66,8 @@ def failing(how: str) -> tuple[Job, ...]:
                  for failure in (None, fail))
 
 
+ONES = rows([[1.0] * 64] * 2, [[1.0]] * 2)
+DROPPING: tuple[Layer, ...] = ({"kind": "dropout", "name": "dropout", "rate": 0.5, "seed": 7}, dense(zeros(64)))
 LINE = line((1, 2), (2, 3), (-1, 1), (3, 9), (0, 0), (-2, -5), (4, 7), (1, 8))
 PAIR = line((1, 2), (2, -3))
 POWERS = line(*((0, 2.0 ** i) for i in range(8)))
@@ -241,17 +243,14 @@ CLAUSES: tuple[Clause, ...] = (
            mistake="All replicas have the same seed, so that they drop the same ones.",
            sources=(sources.STREAMS,),
            check="dropped",
-           jobs=(job(rows([[1.0] * 64] * 2, [[1.0]] * 2),
-                     [{"kind": "dropout", "name": "dropout", "rate": 0.5, "seed": 7}, dense(zeros(64))]),),
+           jobs=(job(ONES, DROPPING),),
            caveats=(sources.SAME_SEED,)),
     Clause("dropout-differs-by-step", "MUST",
            rule="Other numbers are dropped in every step.",
            mistake="A key is used again, or a seed is set in the step, so that all steps drop the same ones.",
            sources=(sources.AT_EACH_STEP,),
            check="dropped",
-           jobs=(job(rows([[1.0] * 64] * 2, [[1.0]] * 2),
-                     [{"kind": "dropout", "name": "dropout", "rate": 0.5, "seed": 7}, dense(zeros(64))],
-                     replicas=1, batch=1, optimizer=sgd(2.0 ** -24)),)),
+           jobs=(job(ONES, DROPPING, replicas=1, batch=1, optimizer=sgd(2.0 ** -24)),)),
     Clause("unused-parameters", "MUST",
            rule="A weight that only some replicas use, or none, moves by the gradient of the global batch.",
            mistake="Training hangs, or the mean is one over the replicas that used it.",

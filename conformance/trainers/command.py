@@ -23,14 +23,14 @@ WRITTEN = ("testee.py", "trainer_jobs.py", "numpy_model.py", "torch_model.py", "
 
 
 def write_testee(folder: Path) -> None:
-    """Writes a testee, and what it needs, into a folder, which is made if it is not there.
+    """Writes a testee to begin with into a folder, and the files that it needs; makes the folder if there is none.
 
     Raises:
-        ValueError: one of the files is there, in which case nothing is written.
+        ValueError: the folder has one of these files already; nothing is written.
         OSError: the folder cannot be written to.
     """
-    if there := [name for name in WRITTEN if (folder / name).exists()]:
-        raise ValueError(f"--write-testee: {', '.join(there)} in {folder} would be overwritten; name another folder")
+    if present := [name for name in WRITTEN if (folder / name).exists()]:
+        raise ValueError(f"--write-testee: {', '.join(present)} in {folder} would be overwritten; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for name in WRITTEN:
         (folder / name).write_text((TESTEES / name).read_text(encoding="utf-8"), encoding="utf-8")
