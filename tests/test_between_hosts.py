@@ -20,12 +20,13 @@ PROGRAM = str(Path(__file__).parent / "workers" / "pretend_hosts.py")
     ("aab", "", "BetweenHostsReducer, shared"),
     ("abbbbc", "", "BetweenHostsReducer, shared"),
     ("aabb", "", "BetweenHostsReducer, shared"),
+    ("aabbb", "", "BetweenHostsReducer, shared"),  # each host must know when the other makes new memory
     ("abb", "b", "BetweenHostsReducer, sent"),  # all hosts send when one has no memory
     ("aa", "", "SharedMemoryReducer, shared"),
     ("aba", "", "MessageReducer, sent"),  # not host by host
 ])
 def test_sums_are_taken_from_left_to_right(hosts: str, full: str, adds: str) -> None:
-    done = mpiexec(len(hosts), PROGRAM, "1", hosts, *full)
+    done = mpiexec(len(hosts), PROGRAM, "2", hosts, *full)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(rf"\d+ sums by {adds}", done.stdout)) == len(hosts), done.stdout
 

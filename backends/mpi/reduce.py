@@ -177,11 +177,11 @@ class SharedMemoryReducer:
         return layout
 
     def sum(self, layout: Layout, ordered: bool) -> tuple[list[HostArray], int]:
-        """The sum of each column over all processes.
+        """Adds up the arrays of each column, of all processes.
 
         Args:
             layout: what `begin` has returned before the rendezvous.
-            ordered: whether it is taken left to right.
+            ordered: whether they must be added from left to right.
 
         Returns:
             The sums, and the floating-point errors that any process has seen.
@@ -295,11 +295,11 @@ class SharedMemoryReducer:
 
     def _stage(self, layout: Layout) -> npt.NDArray[np.uint8]:
         halves, chunk = self._halves(layout)
-        nbytes = self._size * halves * layout.replicas * chunk
-        if self._staging is None or self._staging.asked < nbytes:
+        part = halves * layout.replicas * chunk  # of a process, the same on hosts with different numbers of processes
+        if self._staging is None or self._staging.asked < self._size * part:
             # No more than is needed, because all of it is allocated, and not for every sum that is a little larger.
-            step = max((1 << (nbytes - 1).bit_length()) // 8, _ALIGN)
-            self._staging = self._allocate(-(-nbytes // step) * step)
+            step = max((1 << (part - 1).bit_length()) // 8, _ALIGN)
+            self._staging = self._allocate(self._size * -(-part // step) * step)
         return self._memory(layout)
 
     def _memory(self, layout: Layout) -> npt.NDArray[np.uint8]:

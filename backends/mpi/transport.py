@@ -364,10 +364,10 @@ class MPITransport(ConnectableTransport):
         return _added(columns, self._data(data, sizes), [0] * self.size)
 
     def _scalars_of(self, dtype: np.dtype[np.generic]) -> HostArray:
-        made = self._scalars.get(dtype)
-        if made is None:
-            made = self._scalars[dtype] = np.ndarray((self.size,), dtype, self._in, _HEADER.size, (_BLOCK,))
-        return made
+        scalars = self._scalars.get(dtype)
+        if scalars is None:
+            scalars = self._scalars[dtype] = np.ndarray((self.size,), dtype, self._in, _HEADER.size, (_BLOCK,))
+        return scalars
 
     def _written(self, head: bytes, columns: list[list[HostArray]], nbytes: int) -> bytes | Bytes:
         # What the next rendezvous sends, a head and arrays behind it; in this worker's slot where they need it and fit.
