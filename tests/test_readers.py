@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from limits import HANG
 
 import refdist
 
@@ -26,7 +27,7 @@ def without_reader(command: Sequence[str], folder: Path) -> tuple[int, str]:
     os.close(read)
     try:
         ended = subprocess.run([sys.executable, *command], cwd=folder, stdout=write,
-                               stderr=subprocess.PIPE, text=True)
+                               stderr=subprocess.PIPE, text=True, timeout=HANG)
     finally:
         os.close(write)
     return ended.returncode, ended.stderr
@@ -50,5 +51,5 @@ def test_a_command_ends_without_a_word_when_its_reader_has_gone(command: str, tm
 def test_a_program_that_writes_to_another_pipe_is_told(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\nread, write = os.pipe()\nos.close(read)\nos.write(write, b'a')\n")
     ended = subprocess.run([sys.executable, "-m", "refdist", "run", "--workers", "1", "train.py"], cwd=tmp_path,
-                           capture_output=True, text=True)
+                           capture_output=True, text=True, timeout=HANG)
     assert ended.returncode == 1 and "BrokenPipeError" in ended.stderr and "train.py\", line 4" in ended.stderr
