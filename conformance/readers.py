@@ -35,4 +35,4 @@ def _is_gone() -> bool:
     outputs = select.poll()
     for number in (1, 2):
         outputs.register(number, 0)
-    return bool(outputs.poll(0))
+    return any(state != select.POLLNVAL for _, state in outputs.poll(0))  # one that is closed had no reader

@@ -48,8 +48,9 @@ def test_a_command_ends_without_a_word_when_its_reader_has_gone(command: str, tm
     assert without_reader(["-m", *command.split()], tmp_path) == (-signal.SIGPIPE, "")
 
 
-def test_a_program_that_writes_to_another_pipe_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("output", ["", ">&-"])
+def test_a_program_that_writes_to_another_pipe_is_told(output: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\nread, write = os.pipe()\nos.close(read)\nos.write(write, b'a')\n")
-    ended = subprocess.run([sys.executable, "-m", "refdist", "run", "--workers", "1", "train.py"], cwd=tmp_path,
-                           capture_output=True, text=True, timeout=HANG)
+    ended = subprocess.run(["sh", "-c", f'"$0" -m refdist run --workers 1 train.py {output}', sys.executable],
+                           cwd=tmp_path, capture_output=True, text=True, timeout=HANG)
     assert ended.returncode == 1 and "BrokenPipeError" in ended.stderr and "train.py\", line 4" in ended.stderr
