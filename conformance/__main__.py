@@ -89,8 +89,7 @@ def _main(given: list[str]) -> int:
     if WHOLE and not WITHOUT_THEM.intersection(given[:1]):
         _demand(NEEDS)
     if command and not (WHOLE or command.apart):
-        what = "." if given[0] in WITHOUT_THEM else "'.[conformance]'"
-        print(f"ERROR: {given[0]} needs refdist: `pip install {what}` in a clone of it, and then "
+        print(f"ERROR: {given[0]} needs refdist: `pip install '.[conformance]'` in a clone of it, and then "
               f"`python -m refdist.conformance {given[0]} {command.arguments}`", file=sys.stderr)
         return 4
     if command:
