@@ -31,14 +31,14 @@ SHARED = ("clause", "python", "observe")
 def examples(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The examples in lines of a file of form 1 or 2, each with the preamble of its chapter."""
     preamble: Any = None
-    for read in map(json.loads, lines):
-        if "chapter" in read:
-            preamble = read["preamble"]
+    for fields in map(json.loads, lines):
+        if "chapter" in fields:
+            preamble = fields["preamble"]
         else:
-            python = read["python"]
-            read["python"] = {"file": python["file"], "preamble": python.get("preamble", preamble),
-                              "example": python["example"]}
-            yield read
+            python = fields["python"]
+            fields["python"] = {"file": python["file"], "preamble": python.get("preamble", preamble),
+                                "example": python["example"]}
+            yield fields
 
 
 def cases_in(example: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

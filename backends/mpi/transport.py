@@ -215,15 +215,16 @@ class MPITransport(ConnectableTransport):
         report = self._watch.report()
         gone = self._watch.dead()  # now that the others have been asked
         supervised.tell("absent", ranks=self._watch.absent, dead=gone)
-        what, fix = f"{agreement.names(gone, 'worker')} died", (
-            "Look at what the workers that died printed last; `python -m refdist launch --max-restarts 3` starts a job "
-            "again, from its last checkpoint.")
-        if not gone:
-            what, fix = f"not all workers arrived within {self.timeout:g} s", (
+        if gone:
+            problem, fix = f"{agreement.names(gone, 'worker')} died", (
+                "Look at what the workers that died printed last; `python -m refdist launch --max-restarts 3` starts a "
+                "job again, from its last checkpoint.")
+        else:
+            problem, fix = f"not all workers arrived within {self.timeout:g} s", (
                 "Look at the lines of the workers that are missing; to wait longer, set "
                 f"CommunicationOptions(timeout_seconds=...) or {TIMEOUT_VARIABLE}.")
         return history.explained(on_every_worker(errors.error(
-            "RD01", self._watch.status(), f"{what}:\n{report}", fix)))
+            "RD01", self._watch.status(), f"{problem}:\n{report}", fix)))
 
     # Rendezvous.
 
