@@ -7,10 +7,11 @@ So each process adds one slice of the arrays of all replicas, and every process 
 sums are written to another one.  Nothing is staged for the slice that a process adds itself.
 
 Where other programs want the cores, what a sum costs is how often its processes wait for each other: at each wait the
-last one may have to wait for a core.  So nearly every sum has two.  What is added lies in the block before the
-rendezvous (`stage`), which thus says that it does, and what is said at the end, the floating-point errors that each
-has seen, says that all is added up.  Only what has no room there goes chunk by chunk, through two halves: one barrier
-per chunk is enough, because a half is written again only after the next barrier, when all have read it.
+last one may have to wait for a core.  So nearly every sum has two waits.  Arrays are staged before the rendezvous
+(`begin`): who has passed it knows that all of them are there.  At the end processes tell each other which
+floating-point errors they have seen: who has heard from all knows that all slices are added up.  Only arrays that have
+no room in the block go chunk by chunk, through two halves of it: one barrier per chunk is enough, because a half is
+written again only after the next barrier, when all have read it.
 
 Results of up to 128 KiB are copied out.  Larger ones stay where they are, as each process's own view of the block
 (`shared_memory`).  The block can be used again when no process holds a view of it.  Each process tells the others in
@@ -52,7 +53,7 @@ _ADDED_BY_MPI = frozenset("bBhHiIlLqQfdgFDG")  # characters of the dtypes that e
 
 Columns = Sequence[Sequence[HostArray]]  # for every result this process's arrays, contiguous and in its byte order
 Wait = Callable[[Request], None]
-Agree = Callable[[int], int]  # the bits that any process has set, of those of all of them, who wait for each other
+Agree = Callable[[int], int]  # from the bits of this process to those that any has set; all wait for each other
 
 
 def aligned(nbytes: int) -> int:
