@@ -482,6 +482,7 @@ def test_a_tensor_without_numbers_of_an_array_is_refused_with_advice(torch: Any,
                "dequantize": torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8),
                "to_padded_tensor": torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]),
                "to\\(torch.complex64": torch.ones(2, dtype=torch.complex32),
+               "view\\(torch.uint8": torch.empty(2, dtype=torch.bits8),
                "as_subclass": torch.ones(2).as_subclass(Image)}
     for advice, tensor in tensors.items():
         code = "RD25" if type(tensor) is Image else "RD34"

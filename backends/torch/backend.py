@@ -35,6 +35,7 @@ _NAMES = {extension: dtype for dtype, extension in _EXTENSIONS.items()}
 _WITH_NUMPY = {*_NAMES, *(getattr(torch, name) for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "complex64", "complex128") if hasattr(torch, name))}
+_INSTEAD = {"torch.complex32": "x.to(torch.complex64)", "torch.float8_e8m0fnu": "x.to(torch.float32)"}
 
 
 class Torch(Hosted):
@@ -121,6 +122,6 @@ class Torch(Hosted):
         if tensor.device.type == "meta":
             return "Pass a tensor that has numbers."
         if tensor.dtype not in _WITH_NUMPY:
-            return (f"NumPy has no dtype for {tensor.dtype}: pass "
-                    f"`x.to(torch.{'complex64' if tensor.is_complex() else 'float32'})`.")
+            instead = _INSTEAD.get(str(tensor.dtype), "x.view(torch.uint8)")  # PyTorch converts no others
+            return f"NumPy has no dtype for {tensor.dtype}: pass `{instead}`."
         return ""
