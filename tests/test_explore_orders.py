@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import refdist
+from refdist.core import seeds
 from refdist.errors import RefdistError
 from refdist.insight import explorer
 from refdist.insight.orders import choices_of
@@ -107,6 +108,101 @@ def test_what_comes_to_the_same_in_every_order_is_proved(step: Step, orders: int
     assert report.proved and report.classes == orders, report
     assert "proved that it comes to the same in every order of replicas" in str(report)
     assert refdist.explore(program(step), lambda result: result > 0, orders=True, budget="10min").proved
+
+
+class Rows(list[int]):
+    read = 0
+
+
+def count_in_a_function() -> Callable[[], float]:
+    def count() -> float:
+        count.read += 1  # type: ignore[attr-defined]
+        return float(count.read)  # type: ignore[attr-defined]
+
+    count.read = 0  # type: ignore[attr-defined]
+    return count
+
+
+def count_in_a_list() -> Callable[[], float]:
+    rows = Rows()
+
+    def count() -> float:
+        rows.read += 1
+        return rows.read
+
+    return count
+
+
+def count_in_a_set() -> Callable[[], float]:
+    counters = {Counter()}
+    return lambda: next(iter(counters)).next()
+
+
+def count_in_a_key() -> Callable[[], float]:
+    names = {Counter(): "rows"}
+    return lambda: next(iter(names)).next()
+
+
+def read_a_dataset() -> Callable[[], float]:
+    rows = iter(refdist.data.Dataset.range(9))
+    return lambda: float(next(rows))
+
+
+def draw_by_a_generator() -> Callable[[], float]:
+    generator = refdist.random.Generator.from_seed(1)
+    return lambda: float(generator.uniform(()))
+
+
+def shuffle_by_the_seed() -> Callable[[], float]:
+    seeds.of_the_process.value = seeds.Seed(1)
+    rows = refdist.data.Dataset.range(100).shuffle(100)
+    return lambda: float(next(iter(rows)))
+
+
+@pytest.mark.parametrize("new_source", [count_in_a_function, count_in_a_list, count_in_a_set, count_in_a_key,
+                                        read_a_dataset, draw_by_a_generator, shuffle_by_the_seed])
+def test_what_replicas_share_is_seen_wherever_it_is_kept(new_source: Callable[[], Callable[[], float]]) -> None:
+    def run() -> float:
+        first = new_source()()
+        source = new_source()
+        # In the order of the numbers, and in reverse, it is not replica 1 that comes first.
+        return program(lambda weight, replica, _: weight.assign_add(float(source() == first and replica == 1)), 1, 3)()
+
+    assert [finding.title for finding in refdist.explore(run, orders=True).findings] == ["ORDER OF REPLICAS"]
+
+
+@pytest.mark.parametrize(("imports", "inner", "count"), [
+    ("import rows", "", "rows.next()"), ("import rows", "", "(rows.add() or rows.read)"),
+    ("", "import rows as other", "other.next()"), ("", "from rows import next", "next()"),
+    ("import folder.inside", "", "folder.inside.rows.next()"),
+])
+def test_other_modules_of_a_program_are_seen(imports: str, inner: str, count: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text("""\
+read = 0
+def add():
+    global read
+    read += 1
+def next():
+    add()
+    return read
+""")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inside.py").write_text("import rows")
+    (tmp_path / "train.py").write_text(f"""\
+import refdist
+{imports}
+strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1", "GPU:2"])
+with strategy.scope():
+    weight = refdist.Variable(1.0, name="weight", aggregation=refdist.VariableAggregation.MEAN)
+def step():
+    {inner}
+    replica = refdist.get_replica_context().replica_id_in_sync_group
+    weight.assign_add(float({count} % 3 == 1 and replica == 1))
+strategy.run(step)
+""")
+    ended = subprocess.run([sys.executable, "-m", "refdist", "explore", "train.py", "--orders"], capture_output=True,
+                           text=True, cwd=tmp_path, timeout=300)
+    assert ended.returncode == 1 and "both change" in ended.stdout, ended
 
 
 def test_each_replica_s_own_entry_does_not_multiply_the_orders() -> None:

@@ -17,7 +17,8 @@ from refdist.notebook import drawing
 LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
 KILLS_LIMITS = LIMITS.replace("; not of files", ", and of kills before each step of refdist's files; not of others")
 ORDERS_LIMITS = ("(of the Python objects, random states and files that replicas share; not of the time, the order of "
-                 "what is printed, or what libraries keep to themselves)")
+                 "what is printed, what libraries keep to themselves, or what an expression has computed when replicas "
+                 "meet in the middle of it)")
 FILES = {RENAME: "saves", REMOVE: "removes", READ: "restores"}  # steps on files that are shown, and the verbs for them
 SHOWN = 40  # the most lines of a schedule, and characters of a value
 

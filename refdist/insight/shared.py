@@ -1,9 +1,9 @@
 """What replicas share beside variables: Python objects that the names in their function lead to, and random states.
 
-The function of the replicas is followed: the globals that its code names, the variables of functions around it, its
-arguments, what is in these containers and objects, and the functions of the program that it may call.  What is found is
-written down as text, number or digest for each path, such as `history[3]` or `trainer.steps`.  Two such pictures, taken
-before and after a replica had its turn, show what it has changed.
+The function of the replicas is followed: the globals that its code names, those of the program's other modules too, the
+variables of functions around it, its arguments, what is in these containers and objects, and the functions of the
+program that it may call.  What is found is written down as text, number or digest for each path, such as `history[3]`
+or `trainer.steps`.  Two such pictures, taken before and after a replica had its turn, show what it has changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from os import sep
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -25,17 +25,21 @@ from typing import Any
 import numpy as np
 
 from refdist.array.convert import is_array, to_numpy
-from refdist.core import call_site
+from refdist.core import call_site, seeds
 from refdist.core.call_site import Place
+from refdist.data import Dataset
+from refdist.data import Iterator as DatasetIterator
+from refdist.data.position import Seeds
+from refdist.random import Generator
 
 ENTRIES = 100_000  # the most paths of a picture
-PYTHON_S, NUMPY_S = "the state of `random`", "the state of `numpy.random`"
+PYTHON_S, NUMPY_S, OURS = "the state of `random`", "the state of `numpy.random`", "the state of `tf.random`"
 Picture = dict[str, object]
 """What was found at each path."""
 
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), range, slice)
-_OPAQUE_AND_EQUAL = (BuiltinFunctionType, ModuleType, np.dtype, np.ufunc)
+_OPAQUE_AND_EQUAL = (BuiltinFunctionType, np.dtype, np.ufunc)
 
 
 class Look:
@@ -58,6 +62,8 @@ class Look:
         """Looks at the states of the random numbers that all share."""
         self.picture[PYTHON_S] = _digest(repr(random.getstate()).encode())
         self.picture[NUMPY_S] = _state_of_numpy(np.random.mtrand._rand)
+        seed = seeds.of_the_process.value
+        self.picture[OURS] = _digest(repr((seed.number, seed.calls.getstate(), list(seed.used.items()))).encode())
 
     def at(self, path: str, value: object) -> None:
         """Looks at a value, and at what it leads to."""
@@ -79,8 +85,24 @@ class Look:
     def _inside(self, path: str, value: Any) -> Iterator[tuple[str, object]]:
         kind = type(value)
         self.picture[path] = kind.__name__
-        if call_site.is_ours(kind.__module__) or isinstance(value, _OPAQUE_AND_EQUAL):
+        if of_the_program(kind.__module__) and not isinstance(value, type):  # of a list with attributes, these too
+            yield from ((f"{path}.{name}", item) for name, item in _attributes(value))
+            yield kind.__name__, kind
+        if isinstance(value, DatasetIterator):
+            self.picture[path] = kind.__name__, value._count
+        elif isinstance(value, Dataset):  # each reading draws the seeds of shuffles
+            self.picture[path] = kind.__name__, str([sorted(source._next.values())
+                                                     for source in value._pipeline.sources
+                                                     if isinstance(source, Seeds)])
+        elif isinstance(value, Generator):
+            if value._state._strategy is None:  # replicas have one state among them
+                yield path, value._state._primary._array
+        elif call_site.is_ours(kind.__module__) or isinstance(value, _OPAQUE_AND_EQUAL):
             pass  # variables are compared in the end, and those of replicas are not shared
+        elif isinstance(value, ModuleType):
+            if of_the_program(value.__name__):
+                yield from ((f"{path}.{name}", item) for name, item in list(vars(value).items())
+                            if not name.startswith("__"))
         elif is_array(value):
             array = np.asarray(to_numpy(value))
             self.picture[path] = str(array.dtype), array.shape, _digest(
@@ -88,11 +110,13 @@ class Look:
         elif isinstance(value, (dict, Mapping)):
             self.picture[path] = kind.__name__, len(value)
             yield from ((f"{path}[{key!r}]", item) for key, item in list(value.items()))
+            yield from _objects(f"{path}[key", value)
         elif isinstance(value, (list, tuple, deque)):
             self.picture[path] = kind.__name__, len(value)
             yield from ((f"{path}[{i}]", item) for i, item in enumerate(list(value)))
         elif isinstance(value, (set, frozenset, bytearray)):
             self.picture[path] = kind.__name__, repr(sorted(map(repr, value)))
+            yield from _objects(f"{path}[item", value)
         elif isinstance(value, random.Random):
             self.picture[path] = _digest(repr(value.getstate()).encode())
         elif isinstance(value, (np.random.RandomState, np.random.Generator)):
@@ -113,8 +137,7 @@ class Look:
         elif isinstance(value, property):
             yield from ((path, part) for part in (value.fget, value.fset) if part is not None)
         elif of_the_program(kind.__module__):
-            yield from ((f"{path}.{name}", item) for name, item in _attributes(value))
-            yield kind.__name__, kind
+            pass  # its attributes are all that it has
         elif (state := _of_iterator(value)) is not None:
             yield f"{path}, which is gone through,", state
         else:
@@ -130,6 +153,7 @@ class Look:
             yield f"{path}'s {name}", item
         for i, item in enumerate(function.__defaults__ or ()):
             yield f"{path}'s default {i}", item
+        yield from ((f"{path}.{name}", item) for name, item in vars(function).items())
         yield from self._of_code(function.__code__, function.__globals__)
 
     def code(self, code: CodeType, names: dict[str, Any]) -> None:
@@ -140,13 +164,35 @@ class Look:
     def _of_code(self, code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, object]]:
         for part in _codes(code):
             self.codes[part] = None
-            yield from ((name, names[name]) for name in part.co_names if name in names)
+            yield from _named(part.co_names, names)
 
 
 def changed(before: Picture, after: Picture) -> set[str]:
     """The names of what differs between two pictures: paths without what follows the first bracket."""
     differs = {path for path in before.keys() | after.keys() if before.get(path, before) != after.get(path, after)}
-    return {path if path in (PYTHON_S, NUMPY_S) else path.partition("[")[0].partition(",")[0] for path in differs}
+    return {path if path in (PYTHON_S, NUMPY_S, OURS) else path.partition("[")[0].partition(",")[0] for path in differs}
+
+
+def _named(used: Sequence[str], names: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """The globals that code with these names uses; of modules of the program, what it may use of them."""
+    waiting: list[tuple[str, Mapping[str, Any]]] = [("", names)]
+    modules = {name: module for name in used if name not in names  # imported by the code itself
+               and (module := sys.modules.get(name)) is not None and of_the_program(name)}
+    waiting += ((f"{name}.", vars(module)) for name, module in modules.items())
+    entered = {id(module) for module in modules.values()}
+    for prefix, namespace in waiting:
+        for name in used:
+            value = namespace.get(name)
+            if isinstance(value, ModuleType) and of_the_program(value.__name__):
+                if id(value) not in entered:
+                    entered.add(id(value))
+                    waiting.append((f"{prefix}{name}.", vars(value)))
+            elif name in namespace:
+                yield prefix + name, value
+
+
+def _objects(path: str, items: Iterable[object]) -> Iterator[tuple[str, object]]:
+    yield from ((f"{path} {i}]", item) for i, item in enumerate(list(items)) if not isinstance(item, _PLAIN))
 
 
 def _digest(content: bytes) -> str:
