@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import threading
 from collections import ChainMap
 from collections.abc import Callable
 from types import CodeType
@@ -134,6 +135,7 @@ class Outgoing:
 
     def __init__(self, job: Job) -> None:
         self.definitions: list[tuple[int, bytes]] = []
+        self._lock = threading.RLock()  # held while objects get their numbers; a definition may need others
         self._job = job
         # id -> (number, the object, kept so that no other one gets its id).
         self._numbers: dict[int, tuple[int, object]] = {}
@@ -171,6 +173,10 @@ class Outgoing:
         Raises:
             As `packed`.
         """
+        with self._lock:
+            return self._call(fn, args, kwargs)
+
+    def _call(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
         parts = steady.parts(fn)
         if parts is None or len(self._steady) >= _MOST:
             return self.packed((fn, args, kwargs))
@@ -193,12 +199,13 @@ class Outgoing:
         """
         if isinstance(obj, _Function):
             return obj.number
-        if id(obj) not in self._numbers:
-            definition = self.packed(self._definition(obj))
-            number = obj._number if isinstance(obj, RemoteVariable) else self._job.new_number()
-            self._numbers[id(obj)] = number, obj
-            self.definitions.append((number, definition))
-        return self._numbers[id(obj)][0]
+        with self._lock:
+            if id(obj) not in self._numbers:
+                definition = self.packed(self._definition(obj))
+                number = obj._number if isinstance(obj, RemoteVariable) else self._job.new_number()
+                self._numbers[id(obj)] = number, obj
+                self.definitions.append((number, definition))
+            return self._numbers[id(obj)][0]
 
     def _definition(self, obj: object) -> tuple[str, object]:
         if isinstance(obj, RemoteVariable):
@@ -222,7 +229,6 @@ class Outgoing:
         raise errors.error("RD34", "ClusterCoordinator.schedule", f"the function uses a {type(obj).__name__}, which "
                            "belongs to the coordinator's process", "Pass the result, `value.fetch()`, or keep it in a "
                            "variable." if isinstance(obj, RemoteValue) else "")
-
 
     def _strategy_of(self, variable: RemoteVariable | PerWorkerVariable) -> int:
         return self._job.strategies.index(variable._strategy)

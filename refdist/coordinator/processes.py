@@ -126,20 +126,20 @@ class Fleet:
                 self.look(0)
 
     def _send_all(self) -> None:
-        while self._rested and (owner := next((one for one in self.coordinators if one.queue), None)) is not None:
-            if len(self.coordinators) > 1:  # the next ones come first
+        while self._rested and (owner := next((each for each in self.coordinators if each.queue), None)) is not None:
+            if len(self.coordinators) > 1:  # the others have their turns before it has another one
                 self.coordinators.remove(owner)
                 self.coordinators.append(owner)
             worker = self._rested.pop(0)
             worker.owner, worker.closure = owner, owner.queue.popleft()
-            known = self.outgoing.definitions
+            definitions = self.outgoing.definitions[worker.defined:]  # other threads of the program add some meanwhile
+            worker.defined += len(definitions)
             worker.sent += 1
             try:
-                worker.work.send(pickle.dumps((worker.sent, known[worker.defined:], owner.strategy,
-                                               worker.closure.number, worker.closure.call)))
+                worker.work.send(pickle.dumps((worker.sent, definitions, owner.strategy, worker.closure.number,
+                                               worker.closure.call)))
             except Gone as gone:
                 self._lose(worker, gone)
-            worker.defined = len(known)
 
     def hear_all(self, seconds: float) -> None:
         """Takes what workers have answered within so many seconds."""
@@ -218,11 +218,11 @@ class Processes(Functions):
         return self._fleet.outgoing.call(fn, args, kwargs)
 
     def per_worker_dataset(self, given: object) -> SharedDataset:
-        made = SharedDataset(given)
+        dataset = SharedDataset(given)
         if not callable(given):
-            made._made(0)
-        self._fleet.outgoing.number_of(made)
-        return made
+            dataset._made(0)  # raises the error of what is no dataset
+        self._fleet.outgoing.number_of(dataset)
+        return dataset
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
         self._fleet.wait(ready, attempted, self.waiting)

@@ -308,6 +308,34 @@ def strategies(strategy: Any, c: Any) -> None:
     assert "RD17" in refused(refdist.ParameterServerStrategy, resolver)
 
 
+def threads(strategy: Any, c: Any) -> None:
+    """Two threads of the program, each with a strategy of its own, make and send objects at the same time."""
+    other = refdist.ParameterServerStrategy(strategy.cluster_resolver)
+    errors: list[BaseException] = []
+
+    def schedules(its_own: Any, coordinator: Any) -> None:
+        values: list[Any] = []
+        try:
+            for i in range(100):
+                with its_own.scope():
+                    variable = refdist.Variable(i, per_worker_variable=True)
+                values += coordinator.schedule(variable.read_value), coordinator.schedule(shared.read_value)
+            assert [int(value) for value in coordinator.fetch(values)] == [n for i in range(100) for n in (i, -1)]
+        except BaseException as error:
+            errors.append(error)
+
+    for _ in range(5):
+        with strategy.scope():
+            shared = refdist.Variable(-1)
+        both = [threading.Thread(target=schedules, args=pair) for pair in ((strategy, c), (other, ClusterCoordinator(
+            other)))]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+        assert not errors, errors
+
+
 def note_the_time() -> None:
     """Makes the file AT, whose time is then that of the first fault."""
     if "AT" in os.environ:
