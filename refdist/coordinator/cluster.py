@@ -292,7 +292,11 @@ class Cluster(Functions):
             _mine.closure = here.worker = None
 
     def _ended(self, closure: Closure) -> Job | None:
-        """The function does not go on: whose turn it is, and the job of this thread, if another function is next."""
+        """Frees the worker of a function that has ended, or was given up, and passes the turn on.
+
+        Returns:
+            The next function, if this thread is to carry it out; None if the turn went to another thread.
+        """
         worker = closure.worker
         assert worker is not None
         worker.closure = closure.worker = None

@@ -78,7 +78,7 @@ class Trainable(Word):
 
 
 class Default(Word):
-    """The one column of TRAINABLE: the argument whose default depends on the synchronization."""
+    """Columns of TRAINABLE: arguments whose default depends on the synchronization, of which there is one."""
 
     TRAINABLE = "trainable"
 
