@@ -241,6 +241,18 @@ def test_replicas_that_change_nothing_have_one_order_among_them() -> None:
     assert report.proved and report.classes == 8  # each of the three others is before it or after it
 
 
+def test_a_replica_that_changes_something_in_some_orders_only_does_not_commute() -> None:
+    def step(weight: Any, replica: int, shared: list[int]) -> None:
+        read = list(shared)
+        if replica == 1 or (replica == 2 and not shared):
+            shared.append(replica)
+        weight.assign_add(float(replica == 0 and read == [2]))
+
+    # Replica 2 changes nothing after replica 1, as in the order of the numbers; only [2, 0, 1] makes a difference.
+    [finding] = refdist.explore(program(step, 1, 3), orders=True).findings
+    assert finding.choices == [2]  # and then those that are left by their numbers
+
+
 def test_files_and_objects_of_the_program_are_seen(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("""\

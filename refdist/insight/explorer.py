@@ -31,6 +31,7 @@ from refdist.core.integers import as_integer
 from refdist.insight.anomalies import INTERRUPTED, NOT_RESTART_SAFE, OTHER, RUN_TWICE, Anomaly, anomaly, too_stale
 from refdist.insight.commuting import Effect, commute, keep_ages
 from refdist.insight.kills import Files
+from refdist.insight.orders import choices_of
 from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import LIMITS, ORDERS_LIMITS, SHOWN, Finding, Report, table
@@ -306,17 +307,22 @@ class _Explorer:
             base, begin = waiting.popleft()
             assert base.run.orders is not None
             for i, segment in enumerate(base.run.orders.segments[begin:], begin):
-                for choices in segment.others():
+                changing, tried = segment.changing(), set[tuple[int, ...]]()
+                for order in segment.others(changing):
+                    if tuple(order) in tried:
+                        continue
+                    tried.add(tuple(order))
                     finished = time.monotonic() < self._end
                     if not finished:
                         break
-                    trial = self.attempt(_following([*base.run.taken[:segment.at], *choices]))
+                    trial = self.attempt(_following([*base.run.taken[:segment.at], *choices_of(order)]))
                     assert trial.run.orders is not None
                     if self._note(trial) is not None:
                         return ""
                     if trial.came is None:
                         continue
                     report._count(trial.came)
+                    changing |= trial.run.orders.segments[i].changing()
                     state = i, trial.run.orders.segments[i].state
                     if state not in states:
                         states.add(state)

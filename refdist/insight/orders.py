@@ -1,9 +1,9 @@
 """The order in which replicas have their turns before a rendezvous, as choices of `refdist.explore`.
 
 The turns of a run of replicas before one rendezvous, or before its end, are a *segment*.  In each, who is next is a
-choice.  Two turns commute where neither replica has changed anything that they share (`shared`), so a segment in which
-nothing was changed has one order.  Where another order of a segment leaves all as it was, at its end, other segments
-need not be tried in combination with it.
+choice.  Two turns commute where neither replica changes anything that they share (`shared`) in any order that was
+tried, so a segment in which nothing was changed has one order.  Where another order of a segment leaves all as it was,
+at its end, other segments need not be tried in combination with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import CodeType, FrameType
 from typing import Protocol
 
@@ -61,21 +61,24 @@ class Segment:
         self.call = call
         self.state: object = None
 
-    def others(self) -> Iterator[list[int]]:
-        """The choices for each other order that may come to something else."""
-        if any(self.changes.values()):
-            for order in self._orders([], list(range(self.count))):
-                if order != self.order:
-                    yield choices_of(order)
+    def changing(self) -> set[int]:
+        """The replicas that have changed something."""
+        return {replica for replica, names in self.changes.items() if names}
 
-    def _orders(self, begun: list[int], left: list[int]) -> Iterator[list[int]]:
-        if not left:
-            yield begun
-        for replica in left:
-            before = begun[-1] if begun else -1
-            # Of two that commute, the one with the smaller number comes first.
-            if replica > before or self.changes.get(replica) or self.changes.get(before):
-                yield from self._orders([*begun, replica], [other for other in left if other != replica])
+    def others(self, changing: Set[int]) -> Iterator[list[int]]:
+        """The other orders that may come to something else.
+
+        Args:
+            changing: the replicas that change something in some order; where it grows meanwhile, orders come again.
+        """
+        known: set[int] = set()
+        while known < changing:
+            known = set(changing)
+            for order in _orders([], list(range(self.count)), known):
+                if order != self.order:
+                    yield order
+                if known < changing:
+                    break
 
     def overtaking(self) -> tuple[int, int, set[str]] | None:
         """A replica, one of a smaller number that had its turn later, and what they have changed; None without one."""
@@ -84,6 +87,15 @@ class Segment:
         seen = [(first, second, changes[first] & changes[second] or changes[first] | changes[second])
                 for i, first in enumerate(order) for second in order[i + 1:] if second < first]
         return next((pair for pair in seen if pair[2]), seen[0] if seen else None)
+
+
+def _orders(begun: list[int], left: list[int], changing: Set[int]) -> Iterator[list[int]]:
+    if not left:
+        yield begun
+    for replica in left:
+        # Of two that commute, the one with the smaller number comes first.
+        if not begun or replica > begun[-1] or changing & {replica, begun[-1]}:
+            yield from _orders([*begun, replica], [other for other in left if other != replica], changing)
 
 
 def choices_of(order: Sequence[int]) -> list[int]:
