@@ -143,6 +143,24 @@ def count_in_a_key() -> Callable[[], float]:
     return lambda: next(iter(names)).next()
 
 
+class Counting:
+    rows = 0
+
+    def count(self) -> float:
+        Counting.rows += 1
+        return Counting.rows
+
+
+class Inheriting(Counting):
+    pass
+
+
+def count_in_a_base_class() -> Callable[[], float]:
+    Counting.rows = 0
+    counter = Inheriting()
+    return lambda: counter.count() + 0.0
+
+
 def read_a_dataset() -> Callable[[], float]:
     rows = iter(refdist.data.Dataset.range(9))
     return lambda: float(next(rows))
@@ -160,7 +178,8 @@ def shuffle_by_the_seed() -> Callable[[], float]:
 
 
 @pytest.mark.parametrize("new_source", [count_in_a_function, count_in_a_list, count_in_a_set, count_in_a_key,
-                                        read_a_dataset, draw_by_a_generator, shuffle_by_the_seed])
+                                        count_in_a_base_class, read_a_dataset, draw_by_a_generator,
+                                        shuffle_by_the_seed])
 def test_what_replicas_share_is_seen_wherever_it_is_kept(new_source: Callable[[], Callable[[], float]]) -> None:
     def run() -> float:
         first = new_source()()

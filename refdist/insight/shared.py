@@ -132,6 +132,7 @@ class Look:
             if of_the_program(getattr(value, "__module__", "")):
                 yield from ((f"{path}.{name}", item) for name, item in vars(value).items()
                             if not name.startswith("__") or isinstance(item, FunctionType))
+                yield from ((base.__name__, base) for base in value.__bases__)
         elif isinstance(value, (staticmethod, classmethod)):
             yield path, value.__func__
         elif isinstance(value, property):
