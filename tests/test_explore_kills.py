@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANG
 
 import refdist
 from refdist import disk
@@ -311,10 +312,10 @@ while int(epochs) < 2:
     progress.write(f"{{folder}}/progress")
 """)
     command = [sys.executable, "-m", "refdist", "explore", str(script), "--faults", KILLS]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG)
     assert ended.returncode == 1, ended
     assert "the result is weight = 5.0, epochs = 2; without the kill, it is weight = 6.0, epochs = 2" in ended.stdout
     script.write_text(script.read_text().replace('weights.write(f"{folder}/weights")', "")
                       .replace("(epochs=", "(weight=weight, epochs="))
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG)
     assert ended.returncode == 0 and "1 result: weight = 6.0, epochs = 2  1 class" in ended.stdout, ended

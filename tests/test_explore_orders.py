@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANG
 
 import refdist
 from refdist.core import seeds
@@ -220,7 +221,7 @@ def step():
 strategy.run(step)
 """)
     ended = subprocess.run([sys.executable, "-m", "refdist", "explore", "train.py", "--orders"], capture_output=True,
-                           text=True, cwd=tmp_path, timeout=300)
+                           text=True, cwd=tmp_path, timeout=HANG)
     assert ended.returncode == 1 and "both change" in ended.stdout, ended
 
 
@@ -290,18 +291,18 @@ def step():
 strategy.run(step)
 """)
     command = [sys.executable, "-m", "refdist", "explore", str(script), "--orders"]
-    ended = subprocess.run(command, capture_output=True, text=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert ended.returncode == 1 and f"both change rows.read ({script}:11)" in ended.stdout, ended
     assert "the result is weight = 1.5; in the order of their numbers, it is weight = 2.0" in ended.stdout
-    replayed = subprocess.run([*command, "--choices", "1"], capture_output=True, text=True)
+    replayed = subprocess.run([*command, "--choices", "1"], capture_output=True, text=True, timeout=HANG)
     assert replayed.returncode == 1 and "result: weight = 1.5" in replayed.stdout, replayed
     script.write_text(script.read_text().replace("rows.read += 1", 'open("log", "a").write("row")').replace(
         "rows.read *", "open('log').tell() *"))
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=HANG)
     assert ended.returncode == 0, ended
     script.write_text(script.read_text().replace("strategy.run", "open('log', 'w').close()\nstrategy.run").replace(
         "open('log').tell()", "len(open('log').read())"))
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=HANG)
     assert ended.returncode == 1 and "both change the file log" in ended.stdout, ended
 
 
