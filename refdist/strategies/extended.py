@@ -252,13 +252,13 @@ class StrategyExtended(OneOfAKind):
         try:
             if layout.count == 1:
                 results = [inherited.call(backend.states, body, 0, None)]
-            elif (chosen := chooser.value) is None:
+            elif (turns := chooser.value) is None:
                 results = lockstep.run(layout.count, body, config.order(layout.count), "strategy.run", scope,
                                        backend.states, first)
             else:
-                results = lockstep.run(layout.count, body, chosen.order(layout.count, fn, args, kwargs),
-                                       "strategy.run", scope, backend.states, first, meets=chosen.meet)
-                chosen.ended(results)
+                results = lockstep.run(layout.count, body, turns.order(layout.count, fn, args, kwargs),
+                                       "strategy.run", scope, backend.states, first, meets=turns.meet)
+                turns.ended(results)
         except BaseException as raised:
             errors.explain_read_only(raised)
             error = raised
