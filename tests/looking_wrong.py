@@ -303,7 +303,7 @@ def forgotten_in_each_step() -> None:
 
 
 def meter_of_the_replicas() -> None:
-    """A meter divides what it is given by the number that it was made with."""
+    """The number of replicas is passed to a meter's constructor, and the meter divides by it."""
     class Meter:
         def __init__(self, parts: int) -> None:
             self.parts = parts

@@ -129,13 +129,15 @@ NOT_DIVIDED = {
     "by another argument of a constructor":
         "class Meter:\n def __init__(self, n, size):\n  self.n = n\n  self.size = size\n def f(self):\n"
         "  return c.all_reduce(g) / self.size\n\nMeter(replicas, 32).f()",
+    "another result of a function that is passed twice":
+        "def step(x):\n return c.all_reduce(x), 1\n\ntotal, n = mapped(step, step)\nprint(n / replicas)",
     "by a name in a class":
         "class Settings:\n n = replicas\n\nn = 32\n\ndef step(x):\n return c.all_reduce(x) / n",
 }
 
 
 def test_functions_of_two_files_are_told_apart(tmp_path: Path) -> None:
-    # A helper of another file is found under the name that it was imported by, and no other of its name.
+    # `from helpers import average as f`: a call of `f` is one of `average` in helpers.py, and not of this file's.
     text = "from helpers import {0} as f\n\ndef average(x):\n    return x.mean()\n\nf(c.all_reduce(g))\naverage(g)\n"
     helpers = tmp_path / "helpers.py"
     helpers.write_text("def total(x):\n    return x\n\ndef average(x):\n    return x / replicas\n")

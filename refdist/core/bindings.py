@@ -1,4 +1,4 @@
-"""What the names of a program stand for, read from its text: which function a call may call, and what a name is given.
+"""What the names of a program stand for, read from its text: what a call may call, and what is assigned to a name.
 
 Two functions called `step` have nothing to do with each other: one may be nested in `train` and the other in `test`,
 or be a method of another class.  So a name is looked up as Python does it, in the functions around it and then in the
@@ -61,7 +61,6 @@ class Program:
 
     def __init__(self, texts: Sequence[Text]) -> None:
         self.trees = [ast.parse(text.source) for text in texts]
-        self.assigned: list[tuple[Key, ast.expr]] = []  # what names and attributes are given, item by item
         self._nodes = [[*ast.walk(tree)] for tree in self.trees]
         self._parents: dict[ast.AST, ast.AST] = {}
         self._scopes: dict[ast.AST, ast.AST] = {}
@@ -76,7 +75,8 @@ class Program:
         self._classes: dict[str, list[ast.ClassDef]] = {}
         for node in self.nodes():
             self._define(node)
-        self.assigned = [*self._assignments()]
+        # What is assigned to names and attributes, item by item.
+        self.assigned: list[tuple[Key, ast.expr]] = [*self._assignments()]
         for key, value in self.assigned:
             self._meant.setdefault(key, []).append(value)
 
@@ -107,8 +107,8 @@ class Program:
         return any(self._is_named(scope, part.function) for scope in scopes)
 
     def _is_named(self, scope: ast.AST, qualname: str) -> bool:
-        # Comprehensions have code objects of their own, and are no scopes here; of a function that its own calls global
-        # the qualname has no more than its name.
+        # Comprehensions have code objects of their own, and are no scopes here.  The qualname of a function whose name
+        # is declared `global` is that name alone, so only the innermost names are compared.
         names = [name for name in qualname.split(".") if name not in _NO_SCOPES]
         around: list[str] = []
         while isinstance(scope, _SCOPES):
@@ -130,20 +130,22 @@ class Program:
     def parameters(self, function: Function) -> list[str]:
         """The names of a function's parameters."""
         arguments = function.args
-        several = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
-        return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *several)]
+        starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
+        return [argument.arg for argument in (
+            *arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred)]
 
     def positional(self, function: Function, call: ast.Call) -> list[str]:
-        """The names that a call's positional arguments get, without that of the object whose method it is.
+        """The parameters that a call's positional arguments are passed for, in order; `self` is left out.
 
-        None where some were given before, by `partial`.
+        The list is empty where `partial` has passed some of them before, because it is not known which.
         """
-        if any(isinstance(one, ast.Call) and name_of(one.func) == "partial" for one in self.values(call.func)):
+        if any(isinstance(value, ast.Call) and name_of(value.func) == "partial" for value in self.values(call.func)):
             return []
-        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-        static = any(name_of(one) == "staticmethod" for one in getattr(function, "decorator_list", ()))
-        by_class = isinstance(call.func, ast.Attribute) and self._of_class(call.func.value) is not None and not any(
-            name_of(one) == "classmethod" for one in getattr(function, "decorator_list", ()))
+        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+        decorators = {name_of(decorator) for decorator in getattr(function, "decorator_list", ())}
+        static = "staticmethod" in decorators
+        by_class = isinstance(call.func, ast.Attribute) and self._of_class(call.func.value) is not None and (
+            "classmethod" not in decorators)
         return names[1:] if isinstance(self._scopes[function], ast.ClassDef) and not static and not by_class else names
 
     def passed(self, function: Function, parameter: str) -> list[ast.expr] | None:
@@ -151,20 +153,21 @@ class Program:
         passed: list[ast.expr] = []
         for node in self.nodes():
             if isinstance(node, ast.Call) and function in self.called(node.func):
-                given = dict(zip(self.positional(function, node), node.args, strict=False)) | {
+                by_name = dict(zip(self.positional(function, node), node.args, strict=False)) | {
                     keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-                if parameter not in given or any(isinstance(one, ast.Starred) for one in node.args):
+                if parameter not in by_name or any(isinstance(argument, ast.Starred) for argument in node.args):
                     return None
-                passed.append(given[parameter])
+                passed.append(by_name[parameter])
             elif isinstance(node, (ast.Name, ast.Attribute)) and function in self.called(node) and not isinstance(
                     self._parents[node], (ast.Call, ast.Assign)):
                 return None  # it is kept somewhere
-            elif isinstance(node, ast.Call) and any(function in self.called(one) for one in self.given(node)):
+            elif isinstance(node, ast.Call) and any(
+                    function in self.called(argument) for argument in self.arguments(node)):
                 return None  # it is passed to another, which may call it
         return passed or None
 
     def passes(self) -> Iterator[tuple[Key, ast.expr]]:
-        """What calls pass for the parameters of the program's functions, of whatever call."""
+        """What all calls of the program's functions pass, and for which parameter."""
         for node in self.nodes():
             if isinstance(node, ast.Call):
                 for function in self.called(node.func):
@@ -173,12 +176,12 @@ class Program:
                     yield from (((function, keyword.arg), keyword.value) for keyword in node.keywords
                                 if keyword.arg is not None)
 
-    def given(self, call: ast.Call) -> list[ast.expr]:
+    def arguments(self, call: ast.Call) -> list[ast.expr]:
         """The arguments of a call."""
         return [*call.args, *(keyword.value for keyword in call.keywords)]
 
     def key(self, name: str, node: ast.AST) -> Key:
-        """Whose name it is that a node has: that of the innermost function that binds it, or of the file."""
+        """The key of a name where a node stands: of the innermost function that binds it, or of the file."""
         scope = self._scopes[node]
         while isinstance(scope, _SCOPES):
             # The names of a class are not known in its methods.
@@ -188,7 +191,7 @@ class Program:
         return self._namespaces[scope], name
 
     def key_of(self, node: ast.expr) -> Key | None:
-        """That of a name, or of an attribute, which is one for all objects; None for any other expression."""
+        """The key of a name, or of an attribute, which all objects share; None for any other expression."""
         match node:
             case ast.Name(id=name):
                 return self.key(name, node)
@@ -197,7 +200,7 @@ class Program:
         return None
 
     def values(self, node: ast.expr) -> list[ast.expr]:
-        """What a name or an attribute is given anywhere."""
+        """What is assigned to a name or an attribute anywhere."""
         key = self.key_of(node)
         return [] if key is None else [value for value in self._meant.get(key, ()) if isinstance(value, ast.expr)]
 
@@ -206,25 +209,25 @@ class Program:
     def called(self, function: ast.expr) -> list[Function]:
         """The functions of the program that an expression may stand for."""
         if function not in self._called:
-            self._called[function] = []  # of what is defined by itself
+            self._called[function] = []  # ends the search in `step = jit(step)`
             self._called[function] = [*dict.fromkeys(self._functions(function))]
         return self._called[function]
 
     def is_known(self, function: ast.expr) -> bool:
-        """Whether a name stands for functions of the program and for nothing else."""
+        """Whether a name is bound to functions of the program alone, so that their text says what a call returns."""
         if not isinstance(function, ast.Name):
             return False
         owner, name = key = self.key(function.id, function)
         meant = self._meant.get(key, ())
-        return bool(meant) and all(isinstance(one, FUNCTIONS) for one in meant) and not (
+        return bool(meant) and all(isinstance(node, FUNCTIONS) for node in meant) and not (
             isinstance(owner, FUNCTIONS) and name in self.parameters(owner))
 
     def decorating(self, function: Function) -> list[Function]:
-        """The functions of the program that decorate one, and those in them."""
-        decorators = [called for one in getattr(function, "decorator_list", ())
-                      for called in self.called(one.func if isinstance(one, ast.Call) else one)]
-        return [*decorators, *(node for one in decorators for node in ast.walk(one)
-                               if isinstance(node, FUNCTIONS) and node is not one)]
+        """The functions of the program that decorate a function, and the functions inside these."""
+        decorators = [called for expression in getattr(function, "decorator_list", ())
+                      for called in self.called(expression.func if isinstance(expression, ast.Call) else expression)]
+        return [*decorators, *(node for decorator in decorators for node in ast.walk(decorator)
+                               if isinstance(node, FUNCTIONS) and node is not decorator)]
 
     def _functions(self, function: ast.expr) -> Iterator[Function]:
         match function:
@@ -233,20 +236,20 @@ class Program:
             case ast.Name(id=name):
                 key = self.key(name, function)
                 for meant in self._visible(self._meant.get(key, ()), function):
-                    yield from self._made_of(meant)
+                    yield from self._functions_of(meant)
                 if key not in self._meant and not isinstance(key[0], FUNCTIONS):  # from helpers import *
                     yield from self._of_modules(name)
             case ast.Attribute(value=value, attr=attr):
                 yield from self._of_attribute(value, attr)
             case ast.Call(func=func, args=args):  # A()(x), partial(step, 1), jit(step)
-                made = self._of_class(func)
-                if made is not None:
-                    yield from self._methods_of(made, "__call__")
-                for one in args:
-                    if isinstance(one, (ast.Name, ast.Attribute, ast.Lambda)):
-                        yield from self.called(one)
+                instantiated = self._of_class(func)
+                if instantiated is not None:
+                    yield from self._methods_of(instantiated, "__call__")
+                for argument in args:
+                    if isinstance(argument, (ast.Name, ast.Attribute, ast.Lambda)):
+                        yield from self.called(argument)
 
-    def _made_of(self, meant: ast.AST) -> Iterator[Function]:
+    def _functions_of(self, meant: ast.AST) -> Iterator[Function]:
         match meant:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield meant
@@ -265,11 +268,11 @@ class Program:
         for method in methods:
             yield from self.decorating(method)
         if not methods or kind is None:
-            for one in self._meant.get((None, attr), ()):
-                if isinstance(one, (ast.Name, ast.Lambda, ast.Call)):
-                    yield from self.called(one)
+            for assigned in self._meant.get((None, attr), ()):
+                if isinstance(assigned, (ast.Name, ast.Lambda, ast.Call)):
+                    yield from self.called(assigned)
             if isinstance(value, ast.Name) and any(
-                    isinstance(one, ast.alias) for one in self._meant.get(self.key(value.id, value), ())):
+                    isinstance(meant, ast.alias) for meant in self._meant.get(self.key(value.id, value), ())):
                 yield from self._of_modules(attr)
 
     def _of_modules(self, name: str) -> Iterator[Function]:
@@ -277,15 +280,15 @@ class Program:
         for tree in self.trees:
             for meant in self._meant.get((self._namespaces[tree], name), ()):
                 if not isinstance(meant, ast.alias):
-                    yield from self._made_of(meant)
+                    yield from self._functions_of(meant)
 
     def _of_class(self, node: ast.expr) -> ast.ClassDef | None:
-        # The class that a name stands for, and nothing else.
+        # The class that a name stands for; None where it may stand for anything else.
         meant = self._meant.get(self.key(node.id, node), ()) if isinstance(node, ast.Name) else ()
         return meant[0] if len(meant) == 1 and isinstance(meant[0], ast.ClassDef) else None
 
     def _of_object(self, node: ast.expr) -> ast.ClassDef | None:
-        # The class of `self`, of `A()`, and of a name that is given nothing else.
+        # The class of `self`, of `A()`, and of a name to which only such calls are assigned.
         if isinstance(node, ast.Call):
             return self._of_class(node.func)
         if not isinstance(node, ast.Name):
@@ -296,36 +299,36 @@ class Program:
             kind = self._scopes[owner]
             assert isinstance(kind, ast.ClassDef)
             return kind
-        kinds = [self._of_class(one.func) if isinstance(one, ast.Call) else None
-                 for one in self._meant.get((owner, name), ())]
+        kinds = [self._of_class(assigned.func) if isinstance(assigned, ast.Call) else None
+                 for assigned in self._meant.get((owner, name), ())]
         bound = isinstance(owner, FUNCTIONS) and name in self.parameters(owner)
         return kinds[0] if len({*kinds}) == 1 and not bound else None
 
     def _methods_of(self, kind: ast.ClassDef, name: str) -> Iterator[Function]:
         # Of the class, of those that it is derived from, and of those that are derived from it.
-        for one in self._family(kind):
-            yield from (method for method in self._methods.get(name, ()) if self._scopes[method] is one)
+        for relative in self._family(kind):
+            yield from (method for method in self._methods.get(name, ()) if self._scopes[method] is relative)
 
     def _family(self, kind: ast.ClassDef) -> list[ast.ClassDef]:
         family = [kind]
-        for one in family:
-            above = [other for base in one.bases for other in self._classes.get(name_of(base), ())]
+        for member in family:
+            above = [other for base in member.bases for other in self._classes.get(name_of(base), ())]
             below = [other for others in self._classes.values() for other in others
-                     if any(name_of(base) == one.name for base in other.bases)]
+                     if any(name_of(base) == member.name for base in other.bases)]
             family += [other for other in (*above, *below) if other not in family]
         return family
 
     def _visible(self, meant: Sequence[ast.AST], use: ast.expr) -> Sequence[ast.AST]:
-        # Of functions that are defined one after another the last one before a use that is carried out in their order.
+        # Where one block defines a name several times, as functions, and uses it: the last definition before the use.
         scope = self._scopes[use]
         body = getattr(scope, "body", ())
         if len(meant) < 2 or not isinstance(body, list) or not all(
-                isinstance(one, _NAMED) and self._scopes[one] is scope and one in body for one in meant):
+                isinstance(node, _NAMED) and self._scopes[node] is scope and node in body for node in meant):
             return meant
         statement: ast.AST = use
         while self._parents[statement] is not scope:
             statement = self._parents[statement]
-        before = [one for one in meant if body.index(one) < body.index(statement)] if statement in body else []
+        before = [node for node in meant if body.index(node) < body.index(statement)] if statement in body else []
         return before[-1:] or meant
 
     # --- Reading ---
@@ -380,8 +383,8 @@ class Program:
                 ast.Subscript(value, ast.Constant(i), ast.Load()) for i in range(len(target.elts))]
             if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
                 values = value.elts
-            for part, one in zip(target.elts, values, strict=True):
-                yield from self._assignment(part, one)
+            for part, item in zip(target.elts, values, strict=True):
+                yield from self._assignment(part, item)
         elif (key := self.key_of(target)) is not None:
             yield key, value
 
@@ -393,6 +396,6 @@ def _names_bound(node: ast.AST) -> Iterator[str]:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
         case ast.Import(names=names) | ast.ImportFrom(names=names):
-            yield from (one.asname or one.name.partition(".")[0] for one in names)
+            yield from (imported.asname or imported.name.partition(".")[0] for imported in names)
         case ast.ExceptHandler(name=str(name)):
             yield name

@@ -166,11 +166,11 @@ class _Counts:
         self._count = count
         # `mean, one = replica.all_reduce("SUM", [x.mean(), 1.0])`
         self._keys: set[Key | None] = {key for key, value in program.assigned if _counts(value)}
-        given = [*program.assigned, *program.passes()]
+        named = [*program.assigned, *program.passes()]
         before = -1
         while len(self._keys) > before:
             before = len(self._keys)
-            self._keys |= {key for key, value in given if self.is_computed(value)}
+            self._keys |= {key for key, value in named if self.is_computed(value)}
 
     def may_be(self, expression: ast.expr) -> bool:
         """Whether it may be; of a function's parameter nothing is known."""

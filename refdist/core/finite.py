@@ -59,7 +59,7 @@ def _is_asked(texts: Sequence[Text], parts: Sequence[Part], outside: bool) -> bo
 
 def _named(program: Program, call: ast.expr, outside: bool) -> Iterator[ast.Name]:
     # Outside of replicas: where the program names what is reduced.
-    arguments = program.given(call) if isinstance(call, ast.Call) and outside else []
+    arguments = program.arguments(call) if isinstance(call, ast.Call) and outside else []
     keys = {program.key(node.id, node) for argument in arguments for node in ast.walk(argument)
             if isinstance(node, ast.Name)}
     return (node for node in program.nodes() if isinstance(node, ast.Name) and program.key(node.id, node) in keys)
@@ -69,7 +69,7 @@ def _asked(program: Program) -> Iterator[ast.expr]:
     # Of what the program asks whether it is finite: `isfinite(g)`, `g.isnan()`, `map(isfinite, gs)`.
     for node in program.nodes():
         if isinstance(node, ast.Call):
-            arguments = program.given(node)
+            arguments = program.arguments(node)
             if _asks(node.func):
                 yield from arguments
                 if not arguments and isinstance(node.func, ast.Attribute):

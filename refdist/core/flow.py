@@ -103,7 +103,7 @@ class Flow:
         return self.reaches(func) or any(map(self.reaches, args))
 
     def _returns_from(self, function: ast.expr) -> bool:
-        return any(one in self._returns for one in self.program.called(function))
+        return any(called in self._returns for called in self.program.called(function))
 
     def _add(self, target: ast.AST, node: ast.AST) -> None:
         # What is assigned to.
@@ -135,15 +135,16 @@ class Flow:
             self._add(target, target)
 
     def _items_of(self, value: ast.expr) -> set[int] | None:
-        # Of a call of a function of the program, or one that is passed one: which items of its result.
+        # Of a call of a function of the program, or a call that is passed such a function: which items of its result.
         if not isinstance(value, ast.Call):
             return None
-        functions = [function for one in dict.fromkeys((value.func, *value.args))
-                     for function in self.program.called(one) if function in self._returns]
-        others = [one for one in value.args if not isinstance(one, (ast.Name, ast.Attribute, ast.Lambda))]
+        functions = {function for expression in (value.func, *value.args)
+                     for function in self.program.called(expression) if function in self._returns}
+        others = [argument for argument in value.args
+                  if not isinstance(argument, (ast.Name, ast.Attribute, ast.Lambda))]
         if len(functions) != 1 or any(map(self.reaches, others)):
             return None
-        return self._returns[functions[0]]
+        return self._returns[functions.pop()]
 
     def _pass(self, node: ast.AST) -> None:
         match node:
@@ -192,17 +193,17 @@ class Flow:
             self._returns[function] = None
 
     def _pass_arguments(self, call: ast.Call) -> None:
-        given = self.program.given(call)
-        if not any(map(self.reaches, given)):
+        arguments = self.program.arguments(call)
+        if not any(map(self.reaches, arguments)):
             return
         if isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPING and not any(
-                _is_update(call.func.value, one) for one in given):
+                _is_update(call.func.value, argument) for argument in arguments):
             self._add(call.func.value, call)
         for function in self.program.called(call.func):
             names = self.program.positional(function, call)
-            for i, one in enumerate(call.args):
-                if self.reaches(one):
-                    whole = isinstance(one, ast.Starred) or i >= len(names)
+            for i, argument in enumerate(call.args):
+                if self.reaches(argument):
+                    whole = isinstance(argument, ast.Starred) or i >= len(names)
                     self._keys |= {(function, name) for name in (
                         self.program.parameters(function) if whole else [names[i]])}
             for keyword in call.keywords:
@@ -210,9 +211,9 @@ class Flow:
                     self._keys |= {(function, name) for name in (
                         self.program.parameters(function) if keyword.arg is None else [keyword.arg])}
         # A function that is passed to another may be called with what is passed beside it.
-        for one in given:
-            inner = self.program.called(one)
-            if inner and any(self.reaches(other) for other in given if other is not one):
+        for argument in arguments:
+            inner = self.program.called(argument)
+            if inner and any(self.reaches(other) for other in arguments if other is not argument):
                 self._keys |= {(function, name) for function in inner for name in self.program.parameters(function)}
 
 
