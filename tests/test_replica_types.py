@@ -451,6 +451,15 @@ def test_converting_does_not_change_what_is_computed() -> None:
         assert repr(each(four(), converted)) == repr(with_types)
 
 
+@pytest.mark.parametrize("types", [True, False])
+def test_a_warning_of_a_conversion_has_the_line_of_the_program(types: bool) -> None:
+    each(four(), lambda x: np.asarray(x))  # from now on refdist stands between the program and `np.asarray`
+    with refdist.config.checks(types=types), pytest.warns(RuntimeWarning, match="invalid value") as raised:
+        np.asarray(np.float32([np.nan]), np.int32)  # converted
+    [warning] = raised
+    assert "# converted" in Path(warning.filename).read_text().splitlines()[warning.lineno - 1]
+
+
 def test_a_mean_that_became_a_float_is_not_summed() -> None:
     def program() -> None:
         strategy = four()

@@ -948,9 +948,11 @@ def _facts(kind: ReplicaType) -> tuple[Hashable, ...]:
 
 def of_items(values: Sequence[Any]) -> ReplicaType:
     """Of an array of several values, none of which is something for each row, where all are known and alike."""
+    first = type_of_contribution(values[0]) if values else UNKNOWN
+    if first.of not in (Of.SAME, Of.SUM, Of.MEAN):  # as of nearly all lists, which may be long
+        return UNKNOWN
     kinds = [type_of_contribution(value) for value in values]
-    first = kinds[0] if kinds else UNKNOWN
-    if first.of not in (Of.SAME, Of.SUM, Of.MEAN) or any(_facts(kind) != _facts(first) for kind in kinds):
+    if any(_facts(kind) != _facts(first) for kind in kinds):
         return UNKNOWN
     numbers: Numbers = tuple(dict.fromkeys(number for kind in kinds for number in kind.numbers))
     if numbers == first.numbers or first.of is not Of.MEAN:
@@ -968,12 +970,14 @@ def of_converted(value: Any) -> ReplicaType:
 def _converting(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def convert(*args: Any, **options: Any) -> Any:
-        array = function(*args, **options)
-        kind = UNKNOWN if not args or type(args[0]) in _WITHOUT_TYPE else of_converted(args[0])
-        if kind is UNKNOWN or not types_are_on.value:
-            return array
         frame = sys._getframe(1)
-        if _is_between(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith(call_site.INSTALLED):
+        if _is_between(frame.f_globals.get("__name__", "")):
+            return function(*args, **options)
+        array = computing(frame)(function, args, options)
+        if not args or type(args[0]) in _WITHOUT_TYPE or not types_are_on.value:
+            return array
+        kind = of_converted(args[0])
+        if kind is UNKNOWN or frame.f_code.co_filename.startswith(call_site.INSTALLED):
             return array
         return typed(array, kind)
     return convert
