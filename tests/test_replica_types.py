@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,11 +18,26 @@ import pytest
 from cells import survivors
 from drawn_loops import MISTAKES as LOOP_MISTAKES
 from drawn_loops import Loop, remarks
+from limits import HANG
 from looking_wrong import DIVIDING_LATER, RIGHT
-from silent_mistakes import CONSTANT, MISTAKES, ROWS, Aggregation, Mistake, batches, each, four, replica, total, weights
+from silent_mistakes import (
+    CONSTANT,
+    MISTAKES,
+    ROWS,
+    Aggregation,
+    Mistake,
+    batches,
+    each,
+    four,
+    own_weights,
+    replica,
+    total,
+    weights,
+)
 
 import refdist
-from refdist.array import replica_checks, replica_types
+from refdist.array import own_writes, replica_checks, replica_types
+from refdist.array.convert import on_host
 from refdist.array.replica_types import UNKNOWN, ReplicaType, type_of, typed
 from refdist.core import checks as asked_checks
 from refdist.core.rules.replica_types import (
@@ -479,6 +495,21 @@ def test_no_other_float_is_taken_for_one_that_has_a_type(monkeypatch: pytest.Mon
         assert replica_types.type_of_contribution(float(mean)).of is Of.MEAN
         assert replica_types.type_of_contribution(i / 4 + 0.25) is UNKNOWN
     assert len(replica_types._floats) <= 5
+
+
+def test_another_thread_may_train_while_weights_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def compared(array: Any) -> Any:
+        if not threads:
+            threads.append(threading.Thread(target=own_weights))
+            threads[0].start()
+            threads[0].join(HANG)
+        return on_host(array)
+
+    monkeypatch.setattr(own_writes, "on_host", compared)
+    assert "[RD52]" in str(findings(own_weights)[0].message)
+    assert threads and not threads[0].is_alive()
 
 
 def test_one_replica_has_nobody_to_differ_from() -> None:

@@ -57,8 +57,8 @@ def remark(replicas: int) -> None:
     """Warns of what was noted, where all replicas of this worker have weights that differ; at the end of an epoch."""
     if journal.history.value or not _writes.value:
         return
-    for (_, at), writes in _writes.value.items():
-        targets: list[Any] = [target() for target in writes.targets.values()]
+    for (_, at), writes in [*_writes.value.items()]:  # copies, because another thread may train meanwhile
+        targets: list[Any] = [target() for target in [*writes.targets.values()]]
         if len(targets) < replicas or writes.count < _STEPS * replicas or any(target is None for target in targets):
             continue
         arrays = [on_host(target.detach() if hasattr(target, "detach") else target) for target in targets]
