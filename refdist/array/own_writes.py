@@ -1,8 +1,8 @@
-"""Weights of which each replica has its own, and changes them by its rows while no replica ever meets another.
+"""Finds programs in which each replica trains weights of its own, and no gradient is ever reduced.
 
-While the check of types is on it is noted where a replica subtracts from an array, in place, what is computed of its
-rows, and where a parameter of PyTorch whose gradient is that is written to.  At the end of an epoch the weights of all
-replicas are compared: a program that averages them by other means, outside replicas, has equal ones.
+While the check of types is on, it is noted where a replica subtracts from an array, in place, a value that is computed
+of its rows, and where it updates a parameter of PyTorch whose gradient is such a value.  At the end of an epoch the
+weights of all replicas are compared: a program that averages them by other means, outside replicas, has equal ones.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ _floats: dict[int, tuple[float, ReplicaType]] = {}
 
 
 def number(value: Any, kind: ReplicaType) -> Any:
-    """A number that was made of a value with this type; a float is known again by `type_of_contribution`."""
+    """Returns a number that was made of a value with this type; of a float it is noted for `type_of_contribution`."""
     if kind is not UNKNOWN and type(value) is float:
         if len(_floats) >= _KEPT:
             _floats.clear()
@@ -731,8 +731,8 @@ def chosen(frame: FrameType, array: Any, key: Any, taken: Any) -> ReplicaType:
     arrays = [part for part in parts if isinstance(part, list) or has_type(part)]
     if any(part is Ellipsis for part in parts):
         at = next(i for i, part in enumerate(parts) if part is Ellipsis)
-        given = sum(part is not None for part in parts) - 1
-        parts[at:at + 1] = [slice(None)] * (ndim - given)
+        indexed = sum(part is not None for part in parts) - 1
+        parts[at:at + 1] = [slice(None)] * (ndim - indexed)
     used = sum(part is not None for part in parts)
     parts += [slice(None)] * (ndim - used)
     if len(parts) != ndim + sum(part is None for part in parts):
@@ -886,10 +886,10 @@ def _average(a: Any, axis: Any = None, weights: Any = None, returned: Any = Fals
 
 def _joined(function: Callable[..., Any]) -> Callable[..., Any]:
     # A function of NumPy's that joins several arrays.
-    def call(*given: Any, **options: Any) -> Any:
-        if not given:  # the arrays are given by a name, which is another one for each function
+    def call(*positional: Any, **options: Any) -> Any:
+        if not positional:  # the arrays are passed by name, which differs between these functions
             return function(**_plain_values(options))
-        parts, args = list(given[0]), given[1:]
+        parts, args = list(positional[0]), positional[1:]
         joined = computing(sys._getframe(1))(function, ([*map(plain, parts)], *args), _plain_values(options))
         kinds = [type_of(part) for part in parts]
         first = next((kind for kind in kinds if kind.of is Of.ROWS), kinds[0])

@@ -329,14 +329,13 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Iterable[
         if isinstance(error, errors.RefdistError):
             history.explained(error, _last(calls, current) if waiting else ())
         current.stopped = True
-        for replica in replicas:
+        for number, replica in enumerate(replicas, first):
             if replica is not None:
                 current.unwound, current.refusals = replica, 0
                 # Not by `throw`, which enters a greenlet through other C functions than `switch`.
                 call = replica.switch(None)
                 if call is not None:
                     _give_up(replica)
-                    number = first + replicas.index(replica)
                     error.add_note(f"{unit_name} {number} caught what ends it {REFUSALS} times, last at {call}, and "
                                    "was left there; catch `Exception` and not `BaseException`")
                     continue
@@ -354,7 +353,8 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Iterable[
 
 
 def _give_up(replica: greenlet) -> None:
-    # It is never resumed, nor ended by the garbage collector, whose exception it would catch, too.
+    # It is never resumed, and never ended: it would catch GreenletExit, too.  So one reference is left over; a list of
+    # such replicas would be emptied at the end of the process, which would then hang.
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(replica))

@@ -18,7 +18,7 @@ UNSET = 87654321
 
 
 class Seed:
-    """What begins again with the seed of the process.
+    """The seed of the process, and the state of what is drawn from it, which begins anew when a program sets the seed.
 
     Args:
         number: the seed; None where the program has set none.
