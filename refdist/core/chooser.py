@@ -15,13 +15,13 @@ class Chooser(Protocol):
 
     def order(self, count: int, fn: Callable[..., object], args: Sequence[object],
               kwargs: Mapping[str, object]) -> Iterable[int]:
-        """The order of so many replicas, which run `fn`; gone through anew after each rendezvous."""
+        """The order of so many replicas, which run `fn`; it is iterated anew after each rendezvous."""
 
     def meet(self, calls: Sequence[CollectiveCall], frames: Sequence[FrameType | None]) -> None:
-        """They have come to a rendezvous, with these calls, in these frames."""
+        """Called when all replicas have come to a rendezvous, with the call and the innermost frame of each."""
 
     def ended(self, results: Sequence[object]) -> None:
-        """Their run has ended, with these results."""
+        """Called when the run has ended, with the result of each replica."""
 
 
 chooser: Field[Chooser | None] = Field("who decides the order of replicas; None for that of `config`", lambda: None)

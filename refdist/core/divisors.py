@@ -30,9 +30,9 @@ _CONVERTING = {"float", "int", "float16", "float32", "float64", "asarray", "arra
 
 
 def unread(files: Iterable[str], site: call_site.Site) -> str:
-    """The first file that may have more to say whose text is not known, or is not what runs; "" if there is none.
+    """The first file that may divide what was reduced, whose text is not known or not what runs; "" if there is none.
 
-    A file that has only called the program has nothing to say, unless what was reduced is returned to it.
+    A file whose functions only called those that reduce is left out, unless what was reduced is returned to it.
 
     Args:
         files, site: as for `by_replicas`.

@@ -235,7 +235,7 @@ def run(count: int, body: Callable[[int, LockstepRun], object], order: Iterable[
     Args:
         count: the number of replicas.
         body: what a replica does; it may call `rendezvous`.
-        order: a permutation of range(count), the order in which replicas are resumed; gone through anew after each
+        order: a permutation of range(count), the order in which replicas are resumed; iterated anew after each
             rendezvous.
         what: the call, for messages, for example "strategy.run of train_step".
         frame: the context stack on which their calls are carried out.
