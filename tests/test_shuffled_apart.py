@@ -43,6 +43,11 @@ TOGETHER = {
     "pictures of two kinds": "Dataset.zip(rows.shuffle(8), Dataset.from_tensor_slices(other).shuffle(8))",
     "mixed up on purpose":
         "pairs = Dataset.zip(rows, labels)\nDataset.zip(pairs.shuffle(8), pairs.shuffle(8))",
+    "labelled rows and rows without labels":
+        "Dataset.zip(Dataset.zip(rows, labels).shuffle(8), Dataset.from_tensor_slices(other).shuffle(8))",
+    "one seed for three":
+        "pairs = Dataset.zip(rows.shuffle(8, seed=1), labels.shuffle(8, seed=1))\n"
+        "Dataset.zip(pairs, Dataset.from_tensor_slices(np.ones((8, 2))).shuffle(8, seed=1))",
     "of other lengths": "Dataset.zip(rows.shuffle(8), labels.take(4).shuffle(8))",
     "numbered": "Dataset.zip(Dataset.range(8), rows.shuffle(8))",
     "shuffled before they part": "both = Dataset.zip(rows, labels).shuffle(8)\n"
@@ -56,6 +61,18 @@ TOGETHER = {
     "two generators alike":
         "from numpy.random import RandomState\n"
         "Dataset.from_tensor_slices((RandomState(0).permutation(x), RandomState(0).permutation(y)))",
+    "a generator made again":
+        "x = x[rng.permutation(8)]\nrng = np.random.default_rng(0)\ny = y[rng.permutation(8)]\n"
+        "Dataset.from_tensor_slices((x, y))",
+    "one key":
+        "draw = {'permutation': staticmethod(lambda key, x: np.random.default_rng(key).permutation(x))}\n"
+        "keyed, key = type('keyed', (), draw), int('1')\n"
+        "Dataset.from_tensor_slices((keyed.permutation(key, x), keyed.permutation(key, y)))",
+    "a function of the program":
+        "def shuffle(x):\n    return np.random.default_rng(0).permutation(x)\n\n"
+        "Dataset.from_tensor_slices((shuffle(x), shuffle(y)))",
+    "numbers that are drawn":
+        "n = 8\nDataset.from_tensor_slices((rng.permutation(8), rng.permutation(n).astype(np.float32)))",
     "the state set back":
         "state = np.random.get_state()\nnp.random.shuffle(x)\nnp.random.set_state(state)\nnp.random.shuffle(y)\n"
         "Dataset.from_tensor_slices((x, y))",
@@ -72,11 +89,11 @@ def said(text: str, folder: Path) -> list[str]:
     """The lines and texts of the warnings of a program."""
     file = folder / "program.py"
     file.write_text(HEADER + text)
-    with process.fresh(), refdist.config.checks(watch=True), warnings.catch_warnings(record=True) as given:
+    with process.fresh(), refdist.config.checks(watch=True), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         exec(compile(file.read_text(), str(file), "exec"), {"__name__": "program"})
     lines = file.read_text().splitlines()
-    return [f"{lines[one.lineno - 1]}: {one.message}" for one in given if "[RD53]" in str(one.message)]
+    return [f"{lines[warning.lineno - 1]}: {warning.message}" for warning in caught if "[RD53]" in str(warning.message)]
 
 
 @pytest.mark.parametrize("case", APART)
@@ -89,3 +106,14 @@ def test_rows_and_labels_in_two_orders_are_found(case: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("case", TOGETHER)
 def test_rows_and_labels_in_one_order_are_left_alone(case: str, tmp_path: Path) -> None:
     assert said(TOGETHER[case], tmp_path) == []
+
+
+@pytest.mark.parametrize(("begin", "arguments", "seeds"), [
+    ("", ("", ""), "with no seed and with no seed"), ("", (", seed=1", ""), "with seed 1 and with no seed"),
+    ("from refdist.tf.drawn import begin_again; begin_again(7)\n", (", seed=1", ", seed=2"),
+     "with seed 1 after set_seed(7) and with seed 2 after set_seed(7)")])
+def test_the_warning_names_the_seeds_as_the_program_does(begin: str, arguments: tuple[str, str], seeds: str,
+                                                         tmp_path: Path) -> None:
+    first, second = arguments
+    [text] = said(f"{begin}Dataset.zip(rows.shuffle(8{first}), labels.shuffle(8{second}))", tmp_path)
+    assert f"shuffled apart, {seeds}: " in text

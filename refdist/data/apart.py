@@ -2,7 +2,8 @@
 
 Two datasets of equally many elements that are zipped have been shuffled by seeds that differ; or two arrays of
 equally many rows, which are made one dataset, are each in an order that the same generator drew for it alone, by the
-text of the program.  Elements of the same kind are left alone: two pictures may be paired at random on purpose.
+text of the program.  Where both have arrays of one dtype and shape they are left alone: two pictures may be paired at
+random on purpose, and labelled rows with others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from refdist.data.spec import TensorSpec
 
 _CODE = "RD53"
 _DRAWING = frozenset(("permutation", "shuffle", "randperm", "permuted"))
-_SEEDING = frozenset(("seed", "manual_seed", "set_seed", "set_state", "setstate", "set_rng_state", "set_random_seed"))
+_SEEDING = frozenset(("seed", "manual_seed", "set_seed", "set_state", "setstate", "set_rng_state", "set_random_seed",
+                      "default_rng", "RandomState", "Generator", "Random"))
+_SEEDS = frozenset(("seed", "random_state", "generator"))
 _CONVERTING = frozenset(("array", "asarray", "tensor", "as_tensor", "constant", "convert_to_tensor", "astype"))
 
 
@@ -32,17 +35,16 @@ def look_at_zip(pipelines: Sequence[Pipeline]) -> None:
                             for pipeline in (first, second))
             if not own or not others or {*map(id, own)} & {*map(id, others)}:
                 continue
-            seeds = [[source.own if source.chosen else None for source in sources] for sources in (own, others)]
-            alike = seeds[0] == seeds[1] and None not in seeds[0]
+            seeds = [[source.text() for source in sources] for sources in (own, others)]
+            alike = {*seeds[0]} == {*seeds[1]} and all(source.chosen for source in own)
             count = first.facts.cardinality
             if alike or count < 2 or count != second.facts.cardinality or not _are_of_two_kinds(
                     first.facts.arrays, second.facts.arrays):
                 continue
-            texts = ["no seed" if numbers[-1] is None else f"the seed {numbers[-1]}" for numbers in seeds]
             remarks.make(_CODE, call_site.that_led_here(), "Dataset.zip",
-                         f"two datasets of {count} elements are paired that are shuffled apart, with {texts[0]} and "
-                         f"with {texts[1]}: each row gets what belongs to another", "Zip them first, and shuffle the "
-                         "pairs: `Dataset.zip(x, y).shuffle(n)`.")
+                         f"two datasets of {count} elements are paired that are shuffled apart, with {seeds[0][-1]} "
+                         f"and with {seeds[1][-1]}: each row gets what belongs to another", "Zip them first, and "
+                         "shuffle the pairs: `Dataset.zip(x, y).shuffle(n)`.")
             return
 
 
@@ -67,9 +69,8 @@ def look_at_slices(specs: Sequence[TensorSpec]) -> None:
 
 
 def _are_of_two_kinds(first: Sequence[TensorSpec], second: Sequence[TensorSpec]) -> bool:
-    kinds = [[(spec.dtype, tuple(spec.shape) if spec.shape is not None else None) for spec in specs]
-             for specs in (first, second)]
-    return bool(first) and bool(second) and kinds[0] != kinds[1]
+    kinds = [{(spec.dtype, spec.shape) for spec in specs} for specs in (first, second)]
+    return all(kinds) and kinds[0].isdisjoint(kinds[1])
 
 
 @functools.lru_cache(maxsize=64)
@@ -86,12 +87,13 @@ def _drawn(text: Text, part: Part) -> tuple[int, int] | None:
     if len(drawn) != 2 or any(len(calls) != 1 for calls in drawn) or drawn[0] == drawn[1]:
         return None
     first, second = sorted((calls[0] for calls in drawn), key=lambda node: node.lineno)
-    # Of one generator, so that the second is another order, unless that is seeded in between.
+    # Of one generator, so that the second is another order, unless that is seeded in between; a second argument may be
+    # a seed, or the first one a key.
     texts = {ast.unparse(node.func) for node in (first, second)}
     between = [node for node in program.nodes() if isinstance(node, ast.Call) and name_of(node.func) in _SEEDING
                and first.lineno <= node.lineno <= second.lineno]
-    seeded = [keyword for node in (first, second) for keyword in node.keywords
-              if keyword.arg in ("seed", "random_state", "generator")]
+    seeded = any(len(node.args) > 1 or any(keyword.arg in _SEEDS for keyword in node.keywords)
+                 for node in (first, second))
     fresh = any(isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call)
                 for node in (first, second))
     return None if len(texts) > 1 or between or seeded or fresh else (first.lineno, second.lineno)
@@ -106,21 +108,30 @@ def _orders(program: Program, item: ast.expr, depth: int = 4) -> Iterator[ast.Ca
             for value in program.values(item):
                 yield from _orders(program, value, depth - 1)
             for node in program.nodes():
-                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _draws(node.value) and any(
+                call = node.value if isinstance(node, ast.Expr) else None
+                if isinstance(call, ast.Call) and _draws(program, call) and any(
                         isinstance(name, ast.Name) and program.key(name.id, name) == program.key(item.id, item)
-                        for name in node.value.args):
-                    yield node.value
-        case ast.Subscript(value=value, slice=ast.Call() as order) if _draws(order):
+                        for name in call.args):
+                    yield call
+        case ast.Subscript(slice=ast.Call() as order) if _draws(program, order):
             yield order
         case ast.Subscript(slice=ast.Name() as order):
-            yield from (value for value in program.values(order) if isinstance(value, ast.Call) and _draws(value))
-        case ast.Call() if _draws(item):
-            yield item
+            yield from (value for value in program.values(order)
+                        if isinstance(value, ast.Call) and _draws(program, value))
+        case ast.Call() if _draws(program, item):
+            if not any(_is_number(argument) for name in item.args for argument in (name, *program.values(name))):
+                yield item
         case ast.Call(func=ast.Attribute(value=value, attr="astype")):
             yield from _orders(program, value, depth - 1)
         case ast.Call(args=[value, *_]) if name_of(item.func) in _CONVERTING:
             yield from _orders(program, value, depth - 1)
 
 
-def _draws(call: ast.Call) -> bool:
-    return name_of(call.func) in _DRAWING
+def _draws(program: Program, call: ast.Call) -> bool:
+    # A function of the program may be called so, too, and seed a generator of its own.
+    return name_of(call.func) in _DRAWING and not program.called(call.func)
+
+
+def _is_number(argument: ast.expr) -> bool:
+    # Of which a permutation is no array of the program in another order, but new numbers.
+    return isinstance(argument, ast.Constant) or (isinstance(argument, ast.Call) and name_of(argument.func) == "len")

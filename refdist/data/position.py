@@ -84,6 +84,10 @@ class Seeds:
                     reading.tape.note(self, number)
         return self._draws(agreed, number, 1)[0]
 
+    def text(self) -> str:
+        """The seed as messages have it, with that of `tf.random.set_seed` where there is one."""
+        return _text_of(self.own) if self.chosen else "no seed"
+
     def agreed(self, seed: int | None) -> int:
         """The stream that determines the draws of readings on whose seed workers have agreed, or have not."""
         return self.own if self.chosen or seed is None else seed
@@ -94,7 +98,7 @@ class Seeds:
             return [stream] * count
         key, counter = stream_of(stream)
         words = philox.blocks(key, counter + first // 2, 1 + count // 2).reshape(-1, 2)
-        return [one | other << 64 for one, other in words[first % 2:][:count].tolist()]
+        return [key | half << 64 for key, half in words[first % 2:][:count].tolist()]
 
     def next(self, seed: int | None) -> int:
         """The number of the next draw for readings with this seed; caches are filled anew in another process."""
@@ -261,15 +265,15 @@ def played_from(state: Mapping[str, Any], sources: Sequence[Source]) -> Tape:
         if type(shuffle["seed"]) is not int or type(state["seed"]) not in (int, NoneType):
             raise ValueError(f"its shuffles have seeds {shuffle['seed']!r} and {state['seed']!r}")
         if source.chosen and shuffle["seed"] != source.own:
-            here, there = map(_told, (source.own, shuffle["seed"]))
-            raise ValueError(f"the dataset is shuffled with {here}, that of the file with {there}")
+            raise ValueError(f"the dataset is shuffled with {source.text()}, that of the file with "
+                             f"{_text_of(shuffle['seed'])}")
         if type(shuffle["next"]) is not int or not 0 <= shuffle["next"] < _MOST:
             raise ValueError(f"its shuffles draw number {shuffle['next']!r} next")
     noted = [_numbers(shuffle["drawn"]) for shuffle in saved]
     return Tape(sources, state["seed"], noted, [shuffle["seed"] for shuffle in saved])
 
 
-def _told(stream: int) -> str:
+def _text_of(stream: int) -> str:
     key, own = stream_of(stream)
     return f"seed {own >> 64}" + f" after set_seed({key})" * (key != seeds.UNSET)
 
