@@ -378,9 +378,30 @@ def test_elements_with_one_key_are_grouped_as_on_tensorflow(sizes: str) -> None:
     pairs = Dataset.range(4).map(lambda n: (n, n * 2)).group_by_window(
         lambda n, double: n // 2, lambda key, rows: rows.map(lambda n, double: (key, double)), window_size=2)
     assert [(int(key), int(double)) for key, double in pairs] == [(0, 0), (0, 2), (1, 4), (1, 6)]
-    with pytest.raises(refdist.errors.RefdistError, match=r"RD34.*group_by_window.*float64.*integer"):
-        next(iter(Dataset.range(4).group_by_window(lambda n: n / 2, lambda key, rows: rows, 2)))
-    wrong: list[dict[str, Any]] = [{}, {"window_size": 0}, {"window_size": 1, "window_size_func": len}]
-    for sizes_given in wrong:
-        with pytest.raises(refdist.errors.RefdistError, match=r"RD25|RD34"):
-            Dataset.range(4).group_by_window(lambda n: n, lambda key, rows: rows, **sizes_given)
+
+
+def test_the_size_of_groups_is_asked_once_for_each_key() -> None:
+    # As TensorFlow 2.21 does.
+    keys: list[int] = []
+
+    def size_of(key: Any) -> int:
+        keys.append(int(key))
+        return 2
+    assert len(list(Dataset.range(10).group_by_window(lambda n: n % 2, lambda key, rows: rows.batch(2),
+                                                      window_size_func=size_of))) == 6
+    assert keys == [0, 1]
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({}, "RD34.*of window_size and window_size_func, neither was passed"),
+    ({"window_size": 1, "window_size_func": len}, "RD34.*of window_size and window_size_func, both were passed"),
+    ({"window_size": 0}, "RD34.*window_size is 0. Pass 1 or more"),
+    ({"window_size_func": 3}, "RD25.*got 3. Pass a function"),
+    ({"window_size_func": lambda key: 0}, "RD34.*what window_size_func returned is 0. Pass 1 or more"),
+    ({"window_size_func": lambda key: 2.0}, "RD34.*window_size_func returned an array of .*float64. Return an int"),
+    ({"window_size": 2, "key_func": lambda n: n / 2}, "RD34.*key_func returned an array of .*float64. Return an int"),
+    ({"window_size": 2, "reduce_func": lambda key, rows: 3}, "RD25.*the function returned an int. Return a Dataset")])
+def test_bad_arguments_of_groups_are_named(arguments: dict[str, Any], text: str) -> None:
+    functions: dict[str, Any] = {"key_func": lambda n: n % 2, "reduce_func": lambda key, rows: rows}
+    with pytest.raises(refdist.errors.RefdistError, match=text):
+        next(iter(Dataset.range(4).group_by_window(**functions | arguments)))

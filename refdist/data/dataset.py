@@ -126,7 +126,7 @@ class Dataset:
         structure = arrays(tensors)
         spec = unbatched(spec_of(structure))
         if checks.watch.value:
-            apart.look_at_slices([one for one in nest.flatten(spec) if isinstance(one, TensorSpec)])
+            apart.look_at_slices([leaf for leaf in nest.flatten(spec) if isinstance(leaf, TensorSpec)])
         return Dataset(of_rows(Rows(structure), spec))
 
     @staticmethod
@@ -647,17 +647,19 @@ class Dataset:
         Source: tf.data.Dataset.group_by_window.
         """
         method = "group_by_window"
-        for function in (key_func, reduce_func, *((window_size_func,) if window_size is None else ())):
-            check_function(method, function)
-        if window_size is not None and window_size_func is not None:
-            raise errors.error("RD34", f"Dataset.{method}", "both window_size and window_size_func were passed",
+        if (window_size is None) == (window_size_func is None):
+            passed = "neither was passed" if window_size is None else "both were passed"
+            raise errors.error("RD34", f"Dataset.{method}", f"of window_size and window_size_func, {passed}",
                                "Pass one of the two.")
+        for function in (key_func, reduce_func, *(() if window_size_func is None else (window_size_func,))):
+            check_function(method, function)
         size = None if window_size is None else count_of(method, "window_size", window_size, 1)
 
         def size_of(key: np.int64) -> int:
             if size is not None or window_size_func is None:
                 return size or 1
-            return count_of(method, "window_size_func", iterators.integer_of(method, window_size_func, key), 1)
+            number = iterators.integer_of(method, "window_size_func", window_size_func, key)
+            return count_of(method, "what window_size_func returned", number, 1)
 
         def inner(element: object) -> Pipeline:
             return _dataset(method, iterators.apply(reduce_func, element))._pipeline

@@ -129,7 +129,7 @@ def grouped(pipeline: Pipeline, key_func: Callable[..., object], inner: Callable
         dataset: makes a dataset of a pipeline.
     """
     method = "group_by_window"
-    key_of = partial(iterators.integer_of, method, key_func)
+    key_of = partial(iterators.integer_of, method, "key_func", key_func)
 
     def of_group(pair: tuple[np.int64, list[object]]) -> Pipeline:
         key, group = pair

@@ -194,24 +194,32 @@ def group(stream: Iterable[tuple[np.int64, _T]], size_of: Callable[[np.int64], i
         tuple[np.int64, list[_T]]]:
     """Yields elements with the same key together, so many of each key as its size, and at the end the others."""
     groups: dict[np.int64, list[_T]] = {}
+    sizes: dict[np.int64, int] = {}
     for key, element in stream:
+        if key not in sizes:
+            sizes[key] = size_of(key)
         groups.setdefault(key, []).append(element)
-        if len(groups[key]) == size_of(key):
+        if len(groups[key]) == sizes[key]:
             yield key, groups.pop(key)
     for key in sorted(groups):
         yield key, groups[key]
 
 
-def integer_of(method: str, function: Callable[..., object], element: object) -> np.int64:
+def integer_of(method: str, name: str, function: Callable[..., object], argument: object) -> np.int64:
     """The integer that a function of the program returns.
+
+    Args:
+        method, name: of which the function is an argument, and its name there.
+        function: takes the argument.
+        argument: an element or a key.
 
     Raises:
         RD34: it returned something else.
     """
-    number = to_numpy(apply(function, element))
+    number = to_numpy(apply(function, argument))
     if number.dtype.kind not in "iu" or number.ndim:
-        raise errors.error("RD34", f"Dataset.{method}", f"the function returned an array of shape {number.shape} and "
-                           f"dtype {number.dtype}", "Return an integer, for example `tf.cast(x % 2, tf.int64)`.")
+        raise errors.error("RD34", f"Dataset.{method}", f"{name} returned an array of shape {number.shape} and dtype "
+                           f"{number.dtype}", "Return an integer, for example `tf.cast(x % 2, tf.int64)`.")
     return np.int64(number)
 
 
