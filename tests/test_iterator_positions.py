@@ -281,6 +281,18 @@ def test_a_position_that_was_made_to_harm_is_refused(change: Callable[[Any], obj
     assert len(plain(iterator)) == 60
 
 
+def test_a_position_of_before_shuffles_had_tensorflows_order_fits_where_nothing_was_shuffled() -> None:
+    # Their key was "shuffles" then.
+    place = {"workers": [{"read": 4, "readings": [{"seed": None, "shuffles": []}]}]}
+    iterator = iter(numbers())
+    expected = plain(iter(numbers()))[4:]
+    iterator._go_to(place)  # type: ignore[attr-defined]
+    assert plain(iterator) == expected
+    place["workers"][0]["readings"] = [{"seed": None, "shuffles": [{"seed": 1, "next": 1, "drawn": [[0, 0]]}]}]
+    with pytest.raises(InvalidValueError, match=r"RD31\].* does not fit: a version of refdist .* in another order"):
+        iter(numbers().shuffle(9, 1))._go_to(place)  # type: ignore[attr-defined]
+
+
 def test_an_iterator_is_found_wherever_it_is(tmp_path: Path) -> None:
     class Loop:
         def __init__(self) -> None:

@@ -258,7 +258,7 @@ def played_from(state: Mapping[str, Any], sources: Sequence[Source]) -> Tape:
         ValueError: the state is that of another dataset.
     """
     own = [source for source in sources if isinstance(source, Seeds)]
-    saved = state["streams"]
+    saved = _saved(state)
     if len(saved) != len(own):
         raise ValueError(f"the dataset is shuffled or sampled {len(own)} times, that of the file {len(saved)} times")
     for source, shuffle in zip(own, saved, strict=True):
@@ -273,6 +273,15 @@ def played_from(state: Mapping[str, Any], sources: Sequence[Source]) -> Tape:
     return Tape(sources, state["seed"], noted, [shuffle["seed"] for shuffle in saved])
 
 
+def _saved(state: Mapping[str, Any]) -> Any:
+    # What a state says of each source.
+    if "shuffles" not in state:
+        return state["streams"]
+    if state["shuffles"]:
+        raise ValueError("a version of refdist saved it that shuffled in another order than TensorFlow")
+    return []
+
+
 def _text_of(stream: int) -> str:
     key, own = stream_of(stream)
     return f"seed {own >> 64}" + f" after set_seed({key})" * (key != seeds.UNSET)
@@ -281,7 +290,7 @@ def _text_of(stream: int) -> str:
 def go_on(state: Mapping[str, Any], sources: Sequence[Source]) -> None:
     """Sets the sources to draw what comes after the position with this state."""
     own = [source for source in sources if isinstance(source, Seeds)]
-    for source, shuffle in zip(own, state["streams"], strict=True):
+    for source, shuffle in zip(own, _saved(state), strict=True):
         source.set(shuffle["seed"], state["seed"], shuffle["next"])
 
 
