@@ -224,6 +224,14 @@ def test_samples_are_drawn_by_weight_and_fixed_by_the_seed() -> None:
     assert 850 < drawn[True] < 950
 
 
+def test_weights_of_a_sample_are_float32() -> None:
+    a, b = Dataset.range(3), Dataset.range(10, 13)
+    assert [int(x) for x in Dataset.sample_from_datasets([a, b], weights=[1e-50, 1.0])] == [10, 11, 12]
+    for weights in ([1e300, 1.0], [np.inf, 1.0]):
+        with pytest.raises(refdist.errors.InvalidValueError, match=r"RD34.*weights is \["):
+            Dataset.sample_from_datasets([a, b], weights=weights)
+
+
 def test_looking_at_a_sample_does_not_change_the_next_order() -> None:
     def mixed() -> Dataset:
         return Dataset.sample_from_datasets([Dataset.range(9)] * 2, seed=1, rerandomize_each_iteration=True)

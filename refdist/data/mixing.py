@@ -57,7 +57,10 @@ def sampled(pipelines: list[Pipeline], weights: npt.ArrayLike | None, seed_of: S
         RD25: bad weights.  RD26: elements of another structure or dtype, where that is known.
     """
     shares = np.ones(len(pipelines)) if weights is None else np.asarray(weights)
-    if shares.shape != (len(pipelines),) or shares.dtype.kind != "f":
+    are_floats = shares.shape == (len(pipelines),) and shares.dtype.kind == "f"
+    with np.errstate(over="ignore", under="ignore"):
+        shares = shares.astype(np.float32) if are_floats else shares  # as TensorFlow draws from them
+    if not are_floats or not np.isfinite(shares).all():
         raise errors.error("RD34", "Dataset.sample_from_datasets", f"weights is {weights!r}",
                            f"Pass one float for each dataset ({len(pipelines)} in all), or None.")
     drawn = [(pipeline, float(share)) for pipeline, share in zip(pipelines, shares, strict=True) if share > 0]
