@@ -59,7 +59,7 @@ def commands(language: Language) -> list[str]:
 
 
 def write(language: Language, folder: Path) -> None:
-    """Writes a testee and its README into a folder, which is made if it is not there.
+    """Writes a testee and its README into a folder, and makes the folder if there is none.
 
     Raises:
         NotWritten: one of the files is there, in which case nothing is written, or the folder cannot be written to.

@@ -122,7 +122,7 @@ class _Span:
 
 
 def span(kind: str, /, **fields: object) -> AbstractContextManager[None]:
-    """A `with` block whose events are recorded as parts of one event of this kind; without a recording it does nothing.
+    """Records the events of a `with` block as parts of one event of this kind; does nothing where nothing is recorded.
 
     Args:
         kind: a key of `insight.events.KINDS`.

@@ -14,6 +14,7 @@ from typing import Any
 
 import apart
 import pytest
+from limits import HANG
 
 import refdist.conformance
 from refdist.conformance import kept
@@ -166,7 +167,8 @@ def test_a_word_that_is_no_command_is_answered_with_those_that_are(alone: str, t
 def test_nothing_is_said_where_nobody_reads_on(alone: str, tmp_path: Path) -> None:
     read, written = os.pipe()
     os.close(read)
-    done = subprocess.run([alone, "--help"], cwd=tmp_path, stdout=written, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([alone, "--help"], cwd=tmp_path, stdout=written, stderr=subprocess.PIPE, text=True,
+                          timeout=HANG)
     os.close(written)
     assert done.stderr == ""
 

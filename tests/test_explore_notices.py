@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANG
 
 import refdist
 from refdist.checkpoints import preemption
@@ -155,12 +156,12 @@ assert float(weight) == 2.0, float(weight)
 """)
     command = [sys.executable, "-m", "refdist", "explore", str(script), "--faults", NOTICES]
     for arguments in ([], ["--choices", "1"]):
-        ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=HANG)
         assert ended.returncode == 1 and "AssertionError: 3.0" in ended.stdout, ended
     script.write_text(script.read_text().replace("range(2)", "range(int(handler.total_run_calls), 2)"))
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG)
     assert ended.returncode == 0 and "1 result: weight = 2.0" in ended.stdout.replace("Variable", "weight"), ended
     script.write_text(script.read_text().replace("weight=weight", "").replace("weight = refdist.Variable(0.0)", "")
                       .replace("weight.assign_add(1.0)", "None").partition("assert")[0])
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG)
     assert ended.returncode == 3 and "nothing is compared: the program made no variables, and" in ended.stdout

@@ -132,7 +132,7 @@ class _Logging(TensorFlow):
         return {0: 7}
 
     def processes(self, *sources: str, strategy: str = "Mirrored 2", line: int = 1) -> list[str]:
-        """Those in which programs were run since this was last called, these ones at the end."""
+        """Runs these programs, and returns the process of each run since the last call."""
         for source in sources:
             self.answers = self.run(Program(strategy, "own.md", None, Code(source, line), (0,)))
         ran = self.log.read_text().split()

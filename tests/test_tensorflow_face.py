@@ -238,12 +238,12 @@ def test_arguments_that_cannot_be_used_are_errors_that_say_so(tf: Any, path: str
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some of them write files
     draw, values = random.Random(path), hostile(tf)
-    there = getattr(tf, path)
-    names = dir(there) if path == "image" else vars(there)
-    made = {name: getattr(there, name) for name in names if name[0] != "_" and callable(getattr(there, name))}
-    assert len(made) > 3
+    module = getattr(tf, path)
+    names = dir(module) if path == "image" else vars(module)
+    functions = {name: getattr(module, name) for name in names if name[0] != "_" and callable(getattr(module, name))}
+    assert len(functions) > 3
     refused = 0
-    for name, function in made.items():
+    for name, function in functions.items():
         parameters = inspect.signature(function).parameters.values()
         fewest = sum(parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
                      for parameter in parameters)
