@@ -38,6 +38,7 @@ Picture = dict[str, object]
 """What was found at each path."""
 
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}{sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_BUILT_IN = frozenset(sys.builtin_module_names)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), range, slice)
 _OPAQUE_AND_EQUAL = (BuiltinFunctionType, np.dtype, np.ufunc)
 
@@ -240,11 +241,10 @@ def _of_iterator(value: Any) -> object:
 
 def of_the_program(module: str) -> bool:
     """Whether a module is neither a library, nor Python's own."""
-    if not module or call_site.is_between(module):
+    if not module or module in _BUILT_IN or call_site.is_between(module):
         return False
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return not file.startswith(_INSTALLED) and module not in sys.builtin_module_names and bool(
-        file or module == "__main__")
+    return not file.startswith(_INSTALLED) and bool(file or module == "__main__")
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
