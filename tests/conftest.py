@@ -28,10 +28,16 @@ def pytest_report_header() -> str:
     return f"GPU tests: on a stand-in for CuPy; no GPU code runs ({reason})" if reason else "GPU tests: on a GPU too"
 
 
+def pytest_collection() -> None:
+    """Looks for no garbage among thousands of new tests, which took a quarter of the time to find them."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Leaves thousands of tests out of each collection of garbage, above all in the forks that some tests make."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(params=[1, 2, 3], ids=lambda n: f"{n} GPU{'s' * (n > 1)}")
