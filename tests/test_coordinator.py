@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from test_parameter_servers import Fixed, made, strategy
 
 import refdist
-from refdist.coordinator import ClusterCoordinator, choices, cluster_coordinator, interleaving
+from refdist.coordinator import (
+    ClusterCoordinator,
+    choices,
+    cluster_coordinator,
+    interleaving,
+    restart_task,
+    stop_task,
+)
 from refdist.coordinator.cluster import PATIENCE
 from refdist.data import Dataset
 from refdist.errors import CancelledError
@@ -204,6 +211,90 @@ def test_several_threads_may_schedule_and_fetch() -> None:
         thread.join()
     c.join()
     assert float(v) == 80.0
+
+
+class Waits:
+    """A scheduled function that begins, and goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.runs, self.goes_on = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.runs.set()
+        self.goes_on.wait()
+
+
+def in_a_thread(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_while_one_thread_waits_another_one_calls_the_coordinator(of_all: bool) -> None:
+    c, function = coordinator(2), Waits()
+    v = variable(c)
+    value = c.schedule(function)
+    thread = in_a_thread(c.join if of_all else value.fetch)
+    function.runs.wait()
+    number = c.schedule(v.assign_add, args=(1.0,))
+    stop_task(c, "worker", 0)
+    restart_task(c, "worker", 1)
+    assert not c.done() and float(v) == 0.0
+    function.goes_on.set()
+    thread.join()
+    assert number.fetch() == 1.0 and c.join() is None
+
+
+def test_a_thread_gets_its_result_while_another_one_waits_for_more() -> None:
+    c, first, second = coordinator(1), Waits(), Waits()
+    value = c.schedule(first)
+    c.schedule(second)
+    joins = in_a_thread(c.join)
+    first.runs.wait()
+    fetches = in_a_thread(value.fetch)
+    first.goes_on.set()
+    fetches.join()
+    assert joins.is_alive()
+    second.goes_on.set()
+    joins.join()
+
+
+def test_when_the_first_thread_has_its_result_the_second_one_lets_the_rest_go_on() -> None:
+    c, first = coordinator(1), Waits()
+    v = variable(c)
+    value = c.schedule(first)
+    for _ in range(3):
+        c.schedule(v.assign_add, args=(1.0,))
+    fetches = in_a_thread(value.fetch)
+    first.runs.wait()
+    joins = in_a_thread(c.join)
+    first.goes_on.set()
+    fetches.join()
+    joins.join()
+    assert float(v) == 3.0
+
+
+def test_of_two_threads_that_wait_one_gets_the_error() -> None:
+    c, function, outcomes = coordinator(2), Waits(), []
+
+    def fails() -> None:
+        function()
+        fail()
+
+    def join() -> None:
+        try:
+            outcomes.append(c.join())
+        except KeyError as error:
+            outcomes.append(error.args)
+
+    c.schedule(fails)
+    threads = [in_a_thread(join), in_a_thread(join)]
+    function.runs.wait()
+    function.goes_on.set()
+    for thread in threads:
+        thread.join()
+    assert None in outcomes and ("fail",) in outcomes and c.done()
 
 
 def test_after_an_interrupt_nothing_more_runs(monkeypatch: pytest.MonkeyPatch) -> None:

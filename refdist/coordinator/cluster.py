@@ -29,6 +29,7 @@ from refdist.coordinator.closures import CANCELLED, LOST, Closure, Fault, Stoppe
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.strands import Job, Turn
 from refdist.coordinator.values import PerWorkerDataset, PerWorkerValue, kept, per_worker_datasets
+from refdist.coordinator.waiting import Waiting
 from refdist.core import call_site, devices
 from refdist.strategies.parameter_server import ParameterServerExtended
 from refdist.variables.served import Access, here
@@ -64,7 +65,7 @@ class Cluster(Functions):
     """
 
     def __init__(self, extended: ParameterServerExtended) -> None:
-        super().__init__(extended.workers)
+        super().__init__(extended.workers, Waiting())
         self.servers = len(extended.parameter_devices)
         self.ready: Callable[[], bool] = _always
         self._extended = extended
@@ -82,26 +83,33 @@ class Cluster(Functions):
 
     @property
     def idle(self) -> bool:
-        return not self.queue and not any(worker.closure for worker in self._workers)
+        with self.waiting.lock:
+            return not self.queue and not any(worker.closure for worker in self._workers)
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
-        while not ready():
+        def go_on() -> None:
             self.check(attempted)
             if not self._let_others(ready):
                 raise errors.error("RD33", attempted, f"no worker is left of {len(self._workers)}, and "
-                                   f"{self.waiting()}",
+                                   f"{self.backlog()}",
                                    "Start a worker again with refdist.coordinator.restart_task.")
+
+        self.waiting.until(ready, go_on)
 
     def wait_for_all(self, attempted: str) -> None:
         waits = not self.idle
         super().wait_for_all(attempted)
-        if current.value is not None and self.error is None:
+        if current.value is not None:
             current.value.ended(self, waits)
+
+    def raise_error(self) -> None:
+        # Functions are stopped one at a time, by the thread that lets them go on.
+        self.waiting.until(lambda: self.error is None, super().raise_error)
 
     def abandon(self) -> None:
         """Stops and drops all functions, because the program has ended."""
         if not self._interrupted:  # interrupted functions stop by themselves
-            with self.lock:
+            with self.waiting.leads:
                 self._stop_all()
                 self.queue.clear()
 
@@ -112,11 +120,13 @@ class Cluster(Functions):
 
     def step(self) -> None:
         disturbed("the program asks `done()`, whose answer is no access")
-        self._let_others(_always)
+        self.waiting.step(functools.partial(self._let_others, _always))
 
     def scheduling(self) -> None:
         if current.value is not None and current.value.queueing(self):
-            self._switch(None)
+            with self.waiting.leading() as leads:
+                if leads:
+                    self._switch(None)
 
     def scheduled(self) -> None:
         self.pause()
@@ -160,13 +170,11 @@ class Cluster(Functions):
         if closure is None:
             if self._interrupted:
                 return
-            if not self.lock.acquire(blocking=False):  # a thread beside the one that plays the coordinator
-                disturbed("a thread of the program's own makes accesses")
-                return
-            try:
-                self._pause(None, access)
-            finally:
-                self.lock.release()
+            with self.waiting.leading() as leads:
+                if leads:
+                    self._pause(None, access)
+                else:
+                    disturbed("a thread of the program's own makes accesses")
         elif closure.fate or self._interrupted:
             self._end(closure)
         else:
@@ -264,8 +272,9 @@ class Cluster(Functions):
 
     def _taken(self, number: int) -> Job:
         worker = self._workers[number]
-        self._rested.remove(worker)
-        worker.closure = closure = self.queue.popleft()
+        with self.waiting.lock:
+            self._rested.remove(worker)
+            worker.closure = closure = self.queue.popleft()
         closure.worker = worker
         return functools.partial(self._carry_out, closure)
 
@@ -299,12 +308,14 @@ class Cluster(Functions):
         """
         worker = closure.worker
         assert worker is not None
-        worker.closure = closure.worker = None
         self._tired.clear()
-        if worker.alive:
-            self._rested.append(worker)
-        if closure.fate == LOST:
-            self._again(closure)
+        with self.waiting.lock:
+            worker.closure = closure.worker = None
+            if worker.alive:
+                self._rested.append(worker)
+            if closure.fate == LOST:
+                self._again(closure)
+        self.waiting.changed()
         asker, closure.asker = closure.asker, None
         try:
             return self._next() if asker is None else asker.give()  # type: ignore[return-value]
@@ -335,11 +346,20 @@ class Cluster(Functions):
 
     # --- Losing tasks ---
 
+    def stop(self, task: tuple[str, int], left: int | None) -> None:
+        """Simulates the loss of a task after so many accesses, or, None, when the choices say so."""
+        with self.waiting.leading() as leads:
+            if leads and left == 0:
+                self.lose(task)
+            else:
+                self.add_fault(task, left)
+
     def lose(self, task: tuple[str, int], returns: bool = False) -> None:
         """Simulates the loss of a task; if `returns`, the worker is started again at once, with a fresh state."""
-        for fault in self._faults:
-            fault.times -= fault.task == task
-        self._faults = [fault for fault in self._faults if fault.times]
+        with self.waiting.lock:
+            for fault in self._faults:
+                fault.times -= fault.task == task
+            self._faults = [fault for fault in self._faults if fault.times]
         kind, number = task
         if kind == "ps":
             self._extended.lost.add(number)
@@ -357,15 +377,17 @@ class Cluster(Functions):
     def add_fault(self, task: tuple[str, int], left: int | None, returns: bool = False, done: bool = False,
                   times: int = 1) -> None:
         """The task will be lost after so many accesses, or when the choices say so, as `Fault` has it."""
-        self._faults.append(Fault(task, left, returns, done, times))
+        with self.waiting.lock:
+            self._faults.append(Fault(task, left, returns, done, times))
 
     def restart(self, number: int) -> None:
         """Starts a lost worker again, with a fresh state."""
         worker = self._workers[number]
-        if not worker.alive:
-            worker.alive = True
-            if worker.closure is None:
-                self._rested.append(worker)
+        with self.waiting.lock:
+            if not worker.alive:
+                worker.alive = True
+                if worker.closure is None:
+                    self._rested.append(worker)
 
     def _count_down(self, closure: Closure | None, device: str) -> None:
         ps = ("ps", devices.parse(device).task)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from refdist import errors, journal, nest
+from refdist import errors, nest
 from refdist.coordinator.choices import disturbed
 from refdist.coordinator.closures import Closure, name_of
 from refdist.coordinator.cluster import Cluster
@@ -110,18 +110,13 @@ class ClusterCoordinator:
         frame = self._strategy.extended._scope_frame(context_stack.frame())
         site = call_site.of(sys._getframe(1))
         closure = Closure(call, name_of(fn), frame, site[0] if site else None)
-        with cluster.lock:
-            cluster.check(attempted)
-            if len(cluster.queue) >= QUEUE_LIMIT:
-                cluster.wait(lambda: len(cluster.queue) < QUEUE_LIMIT or cluster.error is not None, attempted)
-            cluster.scheduling()
-            cluster.count += 1
-            closure.number = cluster.count
-            if journal.recording.value is not None:
-                journal.recording.value.write("schedule", function=closure.name, scheduled=closure.number, site=site)
-            cluster.queue.append(closure)
-            cluster.raise_error()
-            cluster.scheduled()
+        cluster.check(attempted)
+        if len(cluster.queue) >= QUEUE_LIMIT:
+            cluster.wait(lambda: len(cluster.queue) < QUEUE_LIMIT or cluster.error is not None, attempted)
+        cluster.scheduling()
+        cluster.add(closure, site)
+        cluster.raise_error()
+        cluster.scheduled()
         return RemoteValue(closure, cluster)
 
     def join(self) -> None:
@@ -137,10 +132,8 @@ class ClusterCoordinator:
         attempted = "ClusterCoordinator.join"
         not_on_a_worker(attempted)
         cluster = self._cluster
-        with cluster.lock:
-            cluster.check(attempted)
-            cluster.wait_for_all(attempted)
-            cluster.raise_error()
+        cluster.check(attempted)
+        cluster.wait_for_all(attempted)
 
     def done(self) -> bool:
         """Whether all functions have ended; if not, one goes on before it returns, so that a loop comes to an end.
@@ -153,13 +146,12 @@ class ClusterCoordinator:
         attempted = "ClusterCoordinator.done"
         not_on_a_worker(attempted)
         cluster = self._cluster
-        with cluster.lock:
-            cluster.check(attempted)
-            cluster.raise_error()
-            if cluster.idle:
-                return True
-            cluster.step()
-            return False
+        cluster.check(attempted)
+        cluster.raise_error()
+        if cluster.idle:
+            return True
+        cluster.step()
+        return False
 
     def fetch(self, val: object) -> Any:
         """The same structure with the results in place of RemoteValues, for which it waits.
@@ -213,8 +205,9 @@ def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, aft
     Args:
         coordinator: whose task it is.
         task_type, task_id: "worker" or "ps", and its number.
-        after: 0 for now; a number n for the moment before access n + 1 from now, of functions on the worker, or to
-            variables of the server; None for a moment that `interleaving` chooses, if it chooses one.
+        after: 0 for now (while another thread waits for functions, for the moment before the next access); a number n
+            for the moment before access n + 1 from now, of functions on the worker, or to variables of the server; None
+            for a moment that `interleaving` chooses, if it chooses one.
 
     Raises:
         RD09: in a scheduled function.  RD17: there is no such task.  RD20: it is a process.  RD25, RD34: `after` is not
@@ -225,11 +218,7 @@ def stop_task(coordinator: ClusterCoordinator, task_type: str, task_id: int, aft
     if after is not None and (accesses is None or accesses < 0):
         raise errors.error("RD25", "stop_task", f"after is {after!r}", "Pass an int of 0 or more, or None.")
     disturbed("a task is lost")
-    with cluster.lock:
-        if accesses == 0:
-            cluster.lose(task)
-        else:
-            cluster.add_fault(task, accesses)
+    cluster.stop(task, accesses)
 
 
 def restart_task(coordinator: ClusterCoordinator, task_type: str, task_id: int) -> None:
@@ -250,8 +239,7 @@ def restart_task(coordinator: ClusterCoordinator, task_type: str, task_id: int) 
     if kind == "ps":
         raise errors.error("RD20", "restart_task", "a parameter server that is started again has none of its variables",
                            "Make the strategy again, and restore a checkpoint.")
-    with cluster.lock:
-        cluster.restart(number)
+    cluster.restart(number)
 
 
 def _task(coordinator: ClusterCoordinator, attempted: str, task_type: str, task_id: int

@@ -12,14 +12,15 @@ function goes to the end of the queue, and begins again; what it wrote stays wri
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from refdist import errors
-from refdist.coordinator.closures import Closure
+from refdist import errors, journal
+from refdist.coordinator.closures import CANCELLED, Closure
+from refdist.coordinator.waiting import Waiting
+from refdist.core.call_site import Site
 
 if TYPE_CHECKING:
     from refdist.coordinator.values import PerWorkerDataset
@@ -30,16 +31,16 @@ class Functions(ABC):
 
     Attributes:
         workers: how many there were at the start.
-        lock: held by the thread that plays the coordinator.
+        waiting: the threads of the program that wait for functions.
         queue: the functions that wait.
         count: how many were scheduled.
         error: the first one of a function, until it is raised.
         given_up: that of a function that could not be stopped; None where all could.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, waiting: Waiting) -> None:
         self.workers = workers
-        self.lock = threading.RLock()
+        self.waiting = waiting
         self.queue: deque[Closure] = deque()
         self.count = 0
         self.error: BaseException | None = None
@@ -72,12 +73,14 @@ class Functions(ABC):
         """
 
     def wait_for_all(self, attempted: str) -> None:
-        """Lets functions run until all have ended, or one has failed.
+        """Lets functions run until all have ended.
 
         Raises:
-            RD33: no worker is left.
+            The first error of a function.  RD33: no worker is left.
         """
-        self.wait(lambda: self.error is not None or self.idle, attempted)
+        while self.error is not None or not self.idle:  # another thread may raise the error first
+            self.wait(lambda: self.error is not None or self.idle, attempted)
+            self.raise_error()
 
     def check(self, attempted: str) -> None:  # noqa: B027 - functions in processes go on after an interrupt
         """Whether functions can still run.
@@ -93,6 +96,15 @@ class Functions(ABC):
     def scheduling(self) -> None:  # noqa: B027 - only simulated workers let others go on here
         """Called before there is one more function in the queue."""
 
+    def add(self, closure: Closure, site: Site | None) -> None:
+        """Puts a function at the end of the queue, and gives it its number."""
+        with self.waiting.lock:
+            self.count += 1
+            closure.number = self.count
+            if journal.recording.value is not None:
+                journal.recording.value.write("schedule", function=closure.name, scheduled=closure.number, site=site)
+            self.queue.append(closure)
+
     @abstractmethod
     def scheduled(self) -> None:
         """Called when there is one more function in the queue."""
@@ -101,7 +113,7 @@ class Functions(ABC):
     def _stop_all(self) -> None:
         """Stops the functions that run, and waits until none does."""
 
-    def waiting(self) -> str:
+    def backlog(self) -> str:
         """How many functions wait for a worker, for messages."""
         return f"{errors.counted(len(self.queue), 'function')} wait{'s' if len(self.queue) == 1 else ''} for one"
 
@@ -111,13 +123,15 @@ class Functions(ABC):
         Raises:
             The first error of a function since the last call.
         """
-        error, self.error = self.error, None
-        if error is None:
-            return
-        self._stop_all()
-        for closure in self.queue:
+        with self.waiting.lock:
+            error, self.error = self.error, None
+            if error is None:
+                return
+            dropped = [*self.queue]
+            self.queue.clear()
+        for closure in dropped:
             closure.cancel("it was dropped before it began, because another function failed")
-        self.queue.clear()
+        self._stop_all()
         if self.given_up not in (None, error):
             error.add_note(str(self.given_up))
         raise error
@@ -130,13 +144,15 @@ class Functions(ABC):
             error = ended
         errors.explain_read_only(error)
         error.add_note(f"raised on worker {worker} of {self.workers} in {closure}")
-        self.error = self.error or error
+        if closure.fate != CANCELLED:
+            self.error = self.error or error
         closure.finish(None, error)
 
     def _again(self, closure: Closure) -> None:
+        cancelled = self.error is not None or closure.fate == CANCELLED
         closure.fate, closure.returns, closure.refusals = "", False, 0
         closure.losses += 1
-        if self.error is not None:
+        if cancelled:
             closure.cancel("its worker was lost after another function had failed")
         else:
             self.queue.append(closure)

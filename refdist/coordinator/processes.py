@@ -4,8 +4,8 @@ A program may have several strategies, each with a coordinator of its own: their
 workers, each of which carries out one function at a time.
 
 The process of the coordinators has two channels to each worker.  Through the first it sends one function, and gets what
-came of it; through the second it says that a function is to stop.  Everything is done by the thread that holds the
-lock: that of the program, while it schedules or waits, or else one that looks after the channels while the program does
+came of it; through the second it says that a function is to stop.  One thread at a time takes what workers answer
+(`waiting`): one of the program, while it waits, or else one that looks after the channels while the program does
 something of its own, so that workers do not wait for it.  The program does not hand its work to that thread, because
 the interpreter would take milliseconds to switch between the two.
 
@@ -19,6 +19,7 @@ is an error.  A worker that was stopped by a signal is not lost, and its functio
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import select
@@ -29,9 +30,10 @@ from collections.abc import Callable, Sequence
 
 from refdist import errors
 from refdist.coordinator.choices import current
-from refdist.coordinator.closures import Closure
+from refdist.coordinator.closures import CANCELLED, Closure
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.parcels import Outgoing, SharedDataset
+from refdist.coordinator.waiting import Waiting
 from refdist.runtime import Field
 from refdist.strategies.job import Job
 from refdist.strategies.parameter_server import ParameterServerExtended
@@ -69,7 +71,7 @@ class Fleet:
     """The workers of a job, which are processes.
 
     Attributes:
-        lock: held by the thread that plays the coordinators.
+        waiting: the threads of the program that wait for functions of any coordinator.
         size: how many workers there were at the start.
         there: the workers that there are.
         outgoing: pickles what they are sent.
@@ -78,7 +80,7 @@ class Fleet:
     """
 
     def __init__(self, job: Job, size: int) -> None:
-        self.lock = threading.RLock()
+        self.waiting = Waiting()
         self.size = size
         self.outgoing = Outgoing(job)
         self.coordinators: list[Processes] = []
@@ -88,41 +90,60 @@ class Fleet:
         self._events = select.epoll()
         self._by_file = {worker.work.fileno(): worker for worker in self.there}
         self._returned: deque[_Worker] = deque()  # workers that have come back, and were not seen yet
-        self._return = os.eventfd(0, os.EFD_NONBLOCK)  # readable while there are some
-        for file in (*self._by_file, self._return):
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)  # readable while there are some, or what is waited for may be there
+        for file in (*self._by_file, self._wake):
             self._events.register(file, select.EPOLLIN)
         self._peers = job.peers
         self._losses = [0] * size
         job.peers.listen(self._come_back)
         threading.Thread(target=self._attend, name="refdist coordinator", daemon=True).start()
 
-    def wait(self, ready: Callable[[], bool], attempted: str, waiting: Callable[[], str]) -> None:
+    def wait(self, ready: Callable[[], bool], attempted: str, backlog: Callable[[], str]) -> None:
         """Lets functions run until `ready()`.
 
         Raises:
             RD33: no worker is left.
         """
         alone = 0.0  # seconds in which there was no worker
-        while not ready():
+
+        def go_on() -> None:
+            nonlocal alone
             comes_back = min(self._losses) <= self._peers.returns
             if not self.there and (not comes_back or alone >= self._peers.seconds):
                 late = f", none has come back within {self._peers.seconds:g} s" if comes_back else ""
-                raise errors.error("RD33", attempted, f"no worker is left of {self.size}{late}, and {waiting()}; the "
+                raise errors.error("RD33", attempted, f"no worker is left of {self.size}{late}, and {backlog()}; the "
                                    f"last one was {self.lost}", "Start the job again from the latest checkpoint.")
             before = time.monotonic()
             self.look(_LOOK)
             alone = 0.0 if self.there else alone + min(time.monotonic() - before, 2 * _LOOK)
 
+        self.waiting.until(ready, go_on)
+
     def look(self, seconds: float) -> None:
-        """Sends functions to workers that are free, and takes what others have answered within so many seconds."""
-        self._send_all()
-        self.hear_all(seconds)
-        self._send_all()
+        """Sends functions to workers that are free, and takes what others answer within so many seconds.
+
+        If another thread waits for answers, that one takes them.
+        """
+        with self.waiting.lock:
+            self._send_all()
+        with self.waiting.leading() as leads:
+            if leads:
+                if seconds:
+                    self._events.poll(seconds)
+                for file, _ in self._events.poll(0):
+                    self._hear(file)
+                with self.waiting.lock:
+                    self._send_all()
+
+    def wake(self) -> None:
+        """Makes all threads that wait look whether they have what they wait for."""
+        os.eventfd_write(self._wake, 1)
+        self.waiting.changed()
 
     def _attend(self) -> None:
         while True:
             self._events.poll()
-            with self.lock:
+            with self.waiting.leads:
                 self.look(0)
 
     def _send_all(self) -> None:
@@ -141,29 +162,35 @@ class Fleet:
             except Gone as gone:
                 self._lose(worker, gone)
 
-    def hear_all(self, seconds: float) -> None:
-        """Takes what workers have answered within so many seconds."""
-        for file, _ in self._events.poll(seconds):
+    def _hear(self, file: int) -> None:
+        with self.waiting.lock:
             worker = self._by_file.get(file)
-            if file == self._return:
+            if file == self._wake:
                 os.eventfd_read(file)
                 while self._returned:
                     self._welcome(self._returned.popleft())
-            elif worker is not None:
-                try:
-                    answer = worker.work.answer()
-                except Gone as gone:
-                    self._lose(worker, gone)
-                else:
-                    self._rested.append(worker)
-                    closure, worker.closure = worker.closure, None
-                    assert closure is not None and worker.owner is not None
-                    worker.owner.ended(closure, worker.number, *_unpacked(answer))
+            if worker is None or worker.closure is None:
+                if worker is not None:
+                    self._lose(worker, Gone("its process is gone"))  # an idle worker has nothing else to say
+                return
+        # No other thread uses a channel from which an answer is expected; a lock would be held for a whole message, and
+        # while the program's own classes are unpickled.
+        try:
+            outcome = _unpacked(worker.work.answer())
+        except Gone as gone:
+            with self.waiting.lock:
+                self._lose(worker, gone)
+            return
+        with self.waiting.lock:
+            self._rested.append(worker)
+            closure, worker.closure = worker.closure, None
+            assert worker.owner is not None
+            worker.owner.ended(closure, worker.number, *outcome)
 
     def _come_back(self, task: Task, channels: Sequence[Channel]) -> None:
         # Called in another thread.
         self._returned.append(_Worker(task.number, *channels))
-        os.eventfd_write(self._return, 1)
+        os.eventfd_write(self._wake, 1)
 
     def _welcome(self, worker: _Worker) -> None:
         for before in [other for other in self.there if other.number == worker.number]:
@@ -196,19 +223,19 @@ class Processes(Functions):
     """
 
     def __init__(self, extended: ParameterServerExtended, job: Job) -> None:
-        super().__init__(extended.workers)
         fleet = _fleet.value = _fleet.value or Fleet(job, extended.workers)
+        super().__init__(extended.workers, fleet.waiting)
         self._fleet = fleet
-        self.lock = fleet.lock
         self.strategy = job.strategies.index(extended._strategy)
-        with fleet.lock:
+        with fleet.waiting.lock:
             fleet.coordinators.append(self)
 
     # --- Methods that the coordinator calls ---
 
     @property
     def idle(self) -> bool:
-        return not self.queue and not self._running()
+        with self.waiting.lock:
+            return not self.queue and not self._running()
 
     def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
         if current.value is not None:
@@ -225,10 +252,10 @@ class Processes(Functions):
         return dataset
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
-        self._fleet.wait(ready, attempted, self.waiting)
+        self._fleet.wait(ready, attempted, self.backlog)
 
     def step(self) -> None:
-        self._fleet.look(_STEP)
+        self.waiting.step(functools.partial(self._fleet.look, _STEP))
 
     def scheduled(self) -> None:
         self._fleet.look(0)
@@ -237,11 +264,17 @@ class Processes(Functions):
         return [worker for worker in self._fleet.there if worker.closure is not None and worker.owner is self]
 
     def _stop_all(self) -> None:
-        for worker in self._running():
-            with contextlib.suppress(Gone):  # its other channel reports this, too
-                worker.control.send(pickle.dumps(worker.sent))
-        while self._running():
-            self._fleet.hear_all(_LOOK)
+        with self.waiting.lock:
+            stopped = []
+            for worker in self._running():
+                assert worker.closure is not None
+                worker.closure.fate = CANCELLED
+                stopped.append(worker.closure)
+                with contextlib.suppress(Gone):  # its other channel reports this, too
+                    worker.control.send(pickle.dumps(worker.sent))
+        self._fleet.wake()  # some may wait for functions that were dropped
+        self.waiting.until(lambda: all(closure.done for closure in stopped),
+                           functools.partial(self._fleet.look, _LOOK))
 
     # --- What has become of functions ---
 

@@ -55,8 +55,7 @@ class RemoteValue:
         closure = self._closure
         if not closure.done:
             not_on_a_worker(attempted)
-            with self._cluster.lock:
-                self._cluster.wait(lambda: closure.done, attempted)
+            self._cluster.wait(lambda: closure.done, attempted)
         if closure.error is not None:
             raise closure.error
         return closure.value

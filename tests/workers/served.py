@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -334,6 +335,61 @@ def threads(strategy: Any, c: Any) -> None:
         for thread in both:
             thread.join()
         assert not errors, errors
+
+
+class Asks:
+    """A result that, where it arrives, makes a file and waits for another one."""
+
+    def __getstate__(self) -> str:
+        return os.environ["FOLDER"]
+
+    def __setstate__(self, folder: str) -> None:
+        Path(folder, "arrives").touch()
+        until(Path(folder, "goes on").exists)
+
+
+def until(ready: Callable[[], object]) -> None:
+    while not ready():
+        time.sleep(0.001)
+
+
+def schedules_meanwhile(strategy: Any, c: Any) -> None:
+    """A thread waits for a function, which waits for functions of both coordinators that another thread schedules."""
+    d = ClusterCoordinator(refdist.ParameterServerStrategy(strategy.cluster_resolver))
+    with strategy.scope():
+        step = refdist.Variable(0)
+
+    def waits() -> int:
+        step.assign(1)
+        while step.read_value() < 3:
+            pass
+        return 7
+
+    def in_a_thread(call: Callable[[], object]) -> threading.Thread:
+        thread = threading.Thread(target=call)
+        thread.start()
+        return thread
+
+    for join in (True, False):
+        step.assign(0)
+        value = c.schedule(waits)
+        thread = in_a_thread(c.join if join else value.fetch)
+        until(lambda: step.read_value() == 1)
+        assert not c.done()
+        assert d.schedule(lambda: step.assign_add(1)).fetch() == 2
+        d.join()
+        assert c.schedule(lambda: step.assign_add(1)).fetch() == 3
+        thread.join()
+        c.join()
+        assert value.fetch() == 7
+
+    # Nor does a schedule wait for what the program's own class does where it arrives.
+    thread = in_a_thread(c.schedule(Asks).get)
+    until(Path(os.environ["FOLDER"], "arrives").exists)
+    value = d.schedule(int)
+    Path(os.environ["FOLDER"], "goes on").touch()
+    thread.join()
+    assert value.fetch() == 0
 
 
 def note_the_time() -> None:

@@ -1,0 +1,90 @@
+"""`Waiting`: several threads of a program that wait for functions at the same time.
+
+One of them lets the functions go on; the others wait for what comes of it, and when it has what it waited for, another
+one lets them go on.  Meanwhile no lock is held that another thread needs to schedule a function, or to see what has
+come of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+from refdist.coordinator.strands import SIGNAL_SECONDS
+
+_STEP_SECONDS = 0.01
+
+
+class Waiting:
+    """Decides which thread lets the functions of a coordinator go on.
+
+    Attributes:
+        lock: held for moments, by code that changes what threads wait for.
+        leads: held by the thread that lets functions go on, for as long as it does.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.leads = threading.RLock()
+        self._change = threading.Condition(self.lock)
+        self._followers = 0
+
+    def until(self, ready: Callable[[], bool], go_on: Callable[[], object]) -> None:
+        """Waits until `ready()`: calls `go_on` again and again, unless another thread does.
+
+        Raises:
+            What `go_on` raises.
+        """
+        leads = False
+        try:
+            while not ready():
+                if leads:
+                    go_on()
+                else:
+                    leads = self._follow(ready)
+        finally:
+            if leads:
+                self.leads.release()
+                self.changed()
+
+    def step(self, go_on: Callable[[], object]) -> None:
+        """Calls `go_on` once; or waits a moment for a change, if another thread lets functions go on."""
+        with self.leading() as leads:
+            if leads:
+                go_on()
+                return
+        with self._change:
+            self._followers += 1
+            try:
+                self._change.wait(_STEP_SECONDS)
+            finally:
+                self._followers -= 1
+
+    @contextlib.contextmanager
+    def leading(self) -> Iterator[bool]:
+        """Takes the lead for the length of a `with` block, unless another thread has it; says whether it did."""
+        leads = self.leads.acquire(blocking=False)
+        try:
+            yield leads
+        finally:
+            if leads:
+                self.leads.release()
+                self.changed()
+
+    def changed(self) -> None:
+        """Called when a function has ended, or nobody lets them go on any more."""
+        if self._followers:
+            with self._change:
+                self._change.notify_all()
+
+    def _follow(self, ready: Callable[[], bool]) -> bool:
+        """Waits until no other thread lets functions go on, or `ready()`; returns whether this thread does it now."""
+        with self._change:
+            self._followers += 1  # before it looks: a change that it does not see notifies it
+            try:
+                while not (leads := self.leads.acquire(blocking=False)) and not ready():
+                    self._change.wait(SIGNAL_SECONDS)
+                return leads
+            finally:
+                self._followers -= 1
