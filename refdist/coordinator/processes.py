@@ -114,26 +114,35 @@ class Fleet:
                 raise errors.error("RD33", attempted, f"no worker is left of {self.size}{late}, and {backlog()}; the "
                                    f"last one was {self.lost}", "Start the job again from the latest checkpoint.")
             before = time.monotonic()
-            self.look(_LOOK)
+            self.go_on(_LOOK)
             alone = 0.0 if self.there else alone + min(time.monotonic() - before, 2 * _LOOK)
 
         self.waiting.until(ready, go_on)
 
-    def look(self, seconds: float) -> None:
-        """Sends functions to workers that are free, and takes what others answer within so many seconds.
+    def look(self) -> None:
+        """Sends functions to workers that are free, and takes what others have answered.
 
         If another thread waits for answers, that one takes them.
         """
-        with self.waiting.lock:
-            self._send_all()
         with self.waiting.leading() as leads:
             if leads:
-                if seconds:
-                    self._events.poll(seconds)
-                for file, _ in self._events.poll(0):
-                    self._hear(file)
-                with self.waiting.lock:
-                    self._send_all()
+                self.go_on(0)
+        if not leads:
+            with self.waiting.lock:
+                self._send_all()
+
+    def go_on(self, seconds: float) -> None:
+        """Sends functions to workers that are free, and takes what others answer within so many seconds.
+
+        Called by one thread at a time.
+        """
+        with self.waiting.lock:
+            self._send_all()
+        for file, _ in self._events.poll(seconds):
+            self._hear(file)
+        with self.waiting.lock:
+            self._send_all()
+        self.waiting.changed()
 
     def wake(self) -> None:
         """Makes all threads that wait look whether they have what they wait for."""
@@ -143,8 +152,7 @@ class Fleet:
     def _attend(self) -> None:
         while True:
             self._events.poll()
-            with self.waiting.leads:
-                self.look(0)
+            self.waiting.attend(functools.partial(self.go_on, 0))
 
     def _send_all(self) -> None:
         while self._rested and (owner := next((each for each in self.coordinators if each.queue), None)) is not None:
@@ -255,10 +263,10 @@ class Processes(Functions):
         self._fleet.wait(ready, attempted, self.backlog)
 
     def step(self) -> None:
-        self.waiting.step(functools.partial(self._fleet.look, _STEP))
+        self.waiting.step(functools.partial(self._fleet.go_on, _STEP))
 
     def scheduled(self) -> None:
-        self._fleet.look(0)
+        self._fleet.look()
 
     def _running(self) -> list[_Worker]:
         return [worker for worker in self._fleet.there if worker.closure is not None and worker.owner is self]
@@ -274,7 +282,7 @@ class Processes(Functions):
                     worker.control.send(pickle.dumps(worker.sent))
         self._fleet.wake()  # some may wait for functions that were dropped
         self.waiting.until(lambda: all(closure.done for closure in stopped),
-                           functools.partial(self._fleet.look, _LOOK))
+                           functools.partial(self._fleet.go_on, _LOOK))
 
     # --- What has become of functions ---
 

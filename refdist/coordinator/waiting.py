@@ -29,6 +29,7 @@ class Waiting:
         self.leads = threading.RLock()
         self._change = threading.Condition(self.lock)
         self._followers = 0
+        self._lasts = threading.RLock()  # held by the thread that leads in `until`; taken by nobody else for long
 
     def until(self, ready: Callable[[], bool], go_on: Callable[[], object]) -> None:
         """Waits until `ready()`: calls `go_on` again and again, unless another thread does.
@@ -36,17 +37,14 @@ class Waiting:
         Raises:
             What `go_on` raises.
         """
-        leads = False
-        try:
-            while not ready():
-                if leads:
-                    go_on()
-                else:
-                    leads = self._follow(ready)
-        finally:
-            if leads:
-                self.leads.release()
-                self.changed()
+        while not ready():
+            if self._follow(ready):
+                try:
+                    with self._lasts:
+                        while not ready():
+                            go_on()
+                finally:
+                    self._release()
 
     def step(self, go_on: Callable[[], object]) -> None:
         """Calls `go_on` once; or waits a moment for a change, if another thread lets functions go on."""
@@ -69,8 +67,18 @@ class Waiting:
             yield leads
         finally:
             if leads:
-                self.leads.release()
-                self.changed()
+                self._release()
+
+    def attend(self, go_on: Callable[[], object]) -> None:
+        """Calls `go_on`; or, while another thread is in `until` and does, waits until it has come to its end."""
+        if self.leads.acquire(blocking=False):
+            try:
+                go_on()
+            finally:
+                self._release()
+        else:
+            with self._lasts:
+                pass
 
     def changed(self) -> None:
         """Called when a function has ended, or nobody lets them go on any more."""
@@ -88,3 +96,7 @@ class Waiting:
                 return leads
             finally:
                 self._followers -= 1
+
+    def _release(self) -> None:
+        self.leads.release()
+        self.changed()
