@@ -282,6 +282,79 @@ def test_a_model_takes_text(tf: Any) -> None:
     assert model(tf.constant(["good"])).numpy().tolist() == [[2, 0]] and model.output.dtype == "int64"
 
 
+def _of_text(tf: Any, words: Any, form: str) -> Any:
+    # Models that begin with a layer for text, and where they say so.
+    layers = [words, tf.keras.layers.Dense(1, kernel_initializer="ones")]
+    if form == "an input":
+        return tf.keras.Sequential([tf.keras.Input(shape=(1,), dtype=tf.string), *layers])
+    if form == "the first layer":
+        return tf.keras.Sequential(layers)
+    if form == "beside numbers":
+        given = {"words": tf.keras.Input(shape=(1,), dtype=tf.string, name="words"),
+                 "zeros": tf.keras.Input(shape=(1,), name="zeros")}
+        both = tf.keras.layers.Concatenate()([words(given["words"]), given["zeros"]])
+        return tf.keras.Model(given, layers[1](both))
+
+    class Model(tf.keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = layers
+
+        def call(self, inputs: Any) -> Any:
+            return self.parts[1](self.parts[0](inputs))
+    return Model()
+
+
+@needs_keras
+@pytest.mark.parametrize("form", ["an input", "the first layer", "beside numbers", "a class"])
+@pytest.mark.parametrize("devices", [None, ["CPU:0"], ["CPU:0", "CPU:1"]], ids=["alone", "one", "two"])
+def test_fit_evaluate_and_predict_take_text(tf: Any, devices: list[str] | None, form: str) -> None:
+    texts = np.array(["good film", "bad film", "good", "a bad one", "good good", "so bad"], object)
+    targets = np.array([1, 0, 1, 0, 1, 0], F32)
+    counts = np.array([[len(text.split()) - text.split().count("good") - text.split().count("bad"),
+                        text.split().count("good"), text.split().count("bad")] for text in texts], F32)
+    weights, bias, losses = np.ones(3, F32), F32(0), []
+    for rows in (slice(0, 4), slice(4, 6)):  # what Keras means by one epoch of SGD, in NumPy
+        error = counts[rows] @ weights + bias - targets[rows]
+        losses.append((error ** 2).mean() * len(error))
+        weights, bias = weights - 0.02 * (error @ counts[rows]) / len(error), bias - 0.02 * error.mean()
+    outputs = counts @ weights + bias
+
+    refdist.config.set_simulated_devices(cpu=2)
+    scope = tf.distribute.MirroredStrategy(devices).scope() if devices else contextlib.nullcontext()
+    words = tf.keras.layers.TextVectorization(vocabulary=["good", "bad"], output_mode="count")
+    for data in ("a dataset", "a tensor", "an array"):
+        with scope:
+            model = _of_text(tf, words, form)
+            model.compile(tf.keras.optimizers.SGD(0.01), "mse")
+        given: Any = texts if data == "an array" else tf.constant(list(texts))
+        if form == "beside numbers":
+            given = {"words": given, "zeros": np.zeros((6, 1), F32)}
+        batches = tf.data.Dataset.from_tensor_slices((given, targets)).batch(4)
+        read = (batches,) if data == "a dataset" else (given, targets)
+        options = {} if data == "a dataset" else {"batch_size": 4, "shuffle": False}
+        [loss] = model.fit(*read, verbose=0, **options).history["loss"]
+        assert math.isclose(loss, sum(losses) / 6, rel_tol=1e-5)
+        assert np.allclose(model.predict(batches.map(lambda x, y: x), verbose=0)[:, 0], outputs, atol=1e-5)
+        assert np.allclose(model.predict(given, batch_size=5, verbose=0)[:, 0], outputs, atol=1e-5)
+        assert math.isclose(model.evaluate(*read, verbose=0), ((outputs - targets) ** 2).mean(), rel_tol=1e-5)
+
+
+@needs_keras
+def test_rows_of_text_stay_beside_their_targets(tf: Any) -> None:
+    texts, targets = [str(number) for number in range(8)], np.arange(8, dtype=F32)
+
+    class Lengths(tf.keras.Model):  # type: ignore[misc]
+        def call(self, inputs: Any) -> Any:
+            return tf.strings.to_number(inputs)[:, None]
+    model = Lengths()
+    model.compile(loss="mse")
+    history = model.fit(tf.constant(texts), targets, validation_split=0.25, batch_size=2, epochs=2, verbose=0).history
+    assert history == {"loss": [0, 0], "val_loss": [0, 0]}
+    assert model.train_on_batch(tf.constant(texts), targets) == 0
+    assert model.predict_on_batch(tf.constant(["7"])).tolist() == [[7]]
+
+
 ASKS_FOR_A_TPU = """
 import tensorflow as tf
 try:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 from keras.src.models.functional import Functional
 
 from refdist import errors
@@ -35,16 +37,11 @@ def _with_text(original: Any) -> Any:
     def converted(self: Any, flat_inputs: Any) -> Any:
         texts = [_arranged(value, given) if given.dtype == "string" and value is not None else None
                  for value, given in zip(flat_inputs, self._inputs, strict=False)]
-        if not any(each is not None for each in texts):
-            return original(self, flat_inputs)
-        return [original_part if each is None else each for each, original_part in zip(texts, _others(
-            self, original, flat_inputs, texts), strict=True)]
+        others = [number for number, each in enumerate(texts) if each is None]
+        tensors = iter(original(SimpleNamespace(_inputs=[self._inputs[number] for number in others]),
+                                [flat_inputs[number] for number in others]))
+        return [next(tensors) if each is None else each for each in texts]
     return converted
-
-
-def _others(model: Any, original: Any, flat_inputs: Any, texts: Any) -> Any:
-    return original(model, [None if each is not None else value for value, each in zip(flat_inputs, texts, strict=True)]
-                    ) if not all(each is not None for each in texts) else texts
 
 
 def _arranged(value: Any, given: Any) -> Any:
@@ -70,6 +67,18 @@ class _Encoding(keras.layers.Layer):  # type: ignore[misc]
             kind = "RD20" if output_mode in ("tf_idf", "tf-idf") else "RD34"
             raise errors.error(kind, attempted, f"output_mode is {output_mode!r}", f"Pass one of {', '.join(_MODES)}.")
         self.output_mode = output_mode
+
+    _of_text = True
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of what it takes, which a `Sequential` that begins with it takes, too."""
+        return "string" if self._of_text else "int64"
+
+    @property
+    def variable_dtype(self) -> str:
+        """As `compute_dtype`."""
+        return self.compute_dtype
 
     @property
     def _depth(self) -> int:
@@ -116,8 +125,6 @@ class _Held:
 
 class _Vocabulary(_Encoding):
     # What has a number: first the mask, then what is not in the vocabulary, then what is.
-
-    _of_text = True
 
     def __init__(self, attempted: str, vocabulary: Any, max_tokens: int | None, num_oov_indices: int,
                  mask_token: Any, oov_token: Any, invert: bool, output_mode: str, pad_to_max_tokens: bool,
@@ -242,6 +249,8 @@ class _Vocabulary(_Encoding):
         if self.output_mode == "int" and self.mask_token is not None and token == self.mask_token:
             return 0
         start = len(self._first) - self.num_oov_indices
+        if not self.num_oov_indices and in_symbolic_scope():  # where shapes are inferred
+            return start
         if not self.num_oov_indices:
             raise errors.error("RD34", self._attempted, f"{token.item()!r} is not in the vocabulary, and "
                                "num_oov_indices is 0", "Add it, or pass num_oov_indices=1.",
@@ -445,7 +454,8 @@ class TextVectorization(_Vocabulary):
             for row, found in zip(counts, words, strict=True):
                 for word in found:
                     row[self._number(self._token(word))] += 1
-            return numbers((counts if self.output_mode == "count" else counts > 0).reshape(*rows.shape, -1), "int64")
+            places = counts if self.output_mode == "count" else counts > 0
+            return numbers(places.reshape(*rows.shape, self._depth), "int64")
         length = self._output_sequence_length
         if length is None:
             length = max(map(len, words), default=0)

@@ -6,6 +6,7 @@ dataset of refdist's, or one that a program has distributed itself, is taken as 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from refdist.data.elements import as_the_backend_s
 from refdist.data.facts import PEEK
 from refdist.input.distributed import DistributedDataset
 from refdist.input.options import InputContext
+from refdist.tf.keras.text import Batches, RowsOfText, as_rows
 
 
 class DatasetAdapter(DataAdapter):  # type: ignore[misc]
@@ -121,10 +123,14 @@ class EpochIterator(_KerasIterator):  # type: ignore[misc]
                 raise errors.error("RD34", "data for Keras", "x is a dataset, with targets or weights beside it",
                                    "Let the elements of the dataset be tuples (x, y) or (x, y, sample_weight).")
             x, kwargs["shuffle"] = DatasetAdapter(x), False
+        x, y = as_rows(x), as_rows(y)
         super().__init__(x, y, sample_weight, *args, **kwargs)
         strategy: Any = context_stack.frame().strategy
-        source = self.data_adapter.get_torch_dataloader
+        source: Any = self.data_adapter.get_torch_dataloader
         self._batches: Any = None
+        if any(isinstance(leaf, RowsOfText) for leaf in tree.flatten((x, y))):
+            self._batches = Batches(source, self.data_adapter._inputs)
+            source = functools.partial(Batches, source, self.data_adapter._inputs)
         if isinstance(self.data_adapter, DatasetAdapter):
             self._batches = self.data_adapter.dataset
             if strategy is not None and not isinstance(self._batches, DistributedDataset):

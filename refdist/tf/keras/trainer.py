@@ -21,7 +21,7 @@ from refdist.core import context_stack
 from refdist.core.rules.options import ReduceOp
 from refdist.strategies.parameter_server import ParameterServerStrategy
 from refdist.strategies.replica_context import get_strategy, has_strategy
-from refdist.tf.keras import batches
+from refdist.tf.keras import batches, text
 from refdist.tf.keras.losses import Share, share, warn_of_weights
 from refdist.tf.keras.seams import replace
 from refdist.tf.keras.variables import StrategyVariable
@@ -169,7 +169,7 @@ def _without_strategy(model: Any, name: str, make: Callable[..., Any], force: bo
 
     def function(data: Any) -> Any:
         results = [step([element]) for element in data]
-        return tree.map_structure(lambda *parts: torch.cat(parts), *results) if name == "predict" else results[-1]
+        return tree.map_structure(lambda *parts: text.joined(parts), *results) if name == "predict" else results[-1]
     setattr(model, f"{name}_function", function)
     return function
 
@@ -190,7 +190,7 @@ def _make_predict(original: Callable[..., Any]) -> Callable[..., Any]:
             outputs = [tree.map_structure(lambda leaf: strategy.gather(leaf, axis=0),
                                           _run(self, self.predict_step, element, False))
                        for element in batches.Shared.of(strategy, data)]
-            return tree.map_structure(lambda *parts: torch.cat(parts), *outputs)
+            return tree.map_structure(lambda *parts: text.joined(parts), *outputs)
         self.predict_function = function
         return function
     return make_function
@@ -214,6 +214,7 @@ def _build(original: Callable[..., Any]) -> Callable[..., Any]:
 def connect() -> None:
     """From now on models that are made in a scope train on its replicas."""
     batches.connect()
+    text.connect()
     replace(_Trainer, "__init__", _init)
     # Keras takes a model whose `compile` is not this one's for a program's own, and does not call it on loading.
     replace(Trainer, "compile", _in_scope)
