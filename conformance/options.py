@@ -10,7 +10,7 @@ import argparse
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -131,8 +131,18 @@ def command(names: Sequence[str], value: Callable[[str], Any]) -> str:
     return f"{COMMAND}{repeated(names, value)}"
 
 
+def memory_of(tested: Mapping[str, Any]) -> Path:
+    """The folder with what failed last, for `--last-failed`: in that of the shell, one for what is tested.
+
+    Args:
+        tested: the options that say what it is.
+    """
+    digest = hashlib.sha256(json.dumps(tested, sort_keys=True).encode()).hexdigest()
+    return Path.cwd() / ".refdist-conformance" / digest[:12]
+
+
 def memory(arguments: Sequence[str]) -> Path:
-    """The folder with the cases that failed last, for `--last-failed`: in that of the shell, one for what is tested.
+    """The folder with the cases that failed last on what is tested.
 
     Args:
         arguments: those of the command.
@@ -145,8 +155,7 @@ def memory(arguments: Sequence[str]) -> Path:
         tested = vars(parser.parse_known_args(arguments)[0])
     except argparse.ArgumentError:  # pytest, which reads them next, says what is wrong
         tested = {}
-    digest = hashlib.sha256(json.dumps(tested, sort_keys=True).encode()).hexdigest()
-    return Path.cwd() / ".refdist-conformance" / digest[:12]
+    return memory_of(tested)
 
 
 def help_text(about: str) -> str:

@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from . import report as reports
 from .chapters import LEVELS
 from .report import OUTCOMES, Report, Row
 
@@ -24,6 +25,25 @@ LONGEST = 1000  # characters that are shown of a text of an implementation
 def write(folder: Path, report: Report) -> None:
     """Writes report.html."""
     (folder / "report.html").write_text(render(report), encoding="utf-8")
+
+
+def write_run(folder: Path, report: Report, name: str, label: str = "tf.distribute") -> Path:
+    """Writes the four files of a report, of which the badge is that of one run.
+
+    Args:
+        folder: where they are written; it is made if there is none.
+        report: with all runs.
+        name: of the run of the badge.
+        label: what the badge says that the run was tested on.
+
+    Returns:
+        The page.
+    """
+    reports.write(folder, report)
+    write(folder, report)
+    badge = reports.badge(report["runs"][name], report["implementations"][name], label)
+    (folder / "badge.json").write_text(json.dumps(badge) + "\n", encoding="utf-8")
+    return folder / "report.html"
 
 
 def render(report: Report) -> str:

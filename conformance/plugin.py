@@ -9,7 +9,6 @@ A test that fails without a verdict is a mistake of the suite, and no success or
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,10 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
         selected = options.select(everything, clauses, config.getoption("--concept"), config.getoption("--level"),
                                   config.getoption("--profile"))
         expected = expected_failures.read(path, everything) if path else {}
-        known = report.empty()
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            known = report.read(Path(folder)) if (Path(folder) / report.FILE).exists() else known
+        known = report.begun(Path(folder)) if folder else report.empty()
     except (ValueError, OSError) as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[_run] = Run(everything, selected, expected, known)
@@ -249,7 +245,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Puts the verdict on the report of the test, which takes it to where the reports are collected."""
     made = yield
     if made.when == "call" and _judged in item.stash:
-        vars(made)["judged"] = item.stash[_judged]
+        row, restarts = item.stash[_judged]
+        vars(made)["judged"] = {**row, "seconds": round(made.duration, 3)}, restarts
     return made
 
 
@@ -308,8 +305,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     folder = config.getoption("--report")
     if folder:
         report.add(run.report, run.name, run.rows, run.everything, _command(config))
-        report.write(Path(folder), run.report)
-        page.write(Path(folder), run.report)
-        badge = report.badge(run.report["runs"][run.name], run.rows)
-        (Path(folder) / "badge.json").write_text(json.dumps(badge) + "\n", encoding="utf-8")
-        write_line(f"report: {Path(folder) / 'report.html'}")
+        write_line(f"report: {page.write_run(Path(folder), run.report, run.name)}")

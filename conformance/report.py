@@ -2,6 +2,7 @@
 
 `report.json` is what the others are made from.  It holds one or more runs, each under the name of its implementation,
 and once for all of them what the clauses say, so that it can be read where the suite is not, or another one is.
+`report.schema.json` describes every field; a change of the form is another number of `SCHEMA`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from .judging import NEEDS, Verdict
 
 OUTCOMES = ("passed", "failed", "expected failure", "errored", "unsupported", "skipped")
 FILE = "report.json"
+SCHEMA = 1  # the version of the form; see report.schema.json
 MOST = 10  # reasons of an implementation that the terminal lists
 
 
 class Row(TypedDict):
-    """A verdict; `example` is the number of the program of its clause, from 1, and `line` one of the chapter."""
+    """A verdict; `example` is the number of the program of its clause, from 1, `line` one of the chapter, and `seconds`
+    how long the implementation took, with its judgement."""
 
     chapter: str
     clause: str
@@ -40,6 +43,7 @@ class Row(TypedDict):
     expected: str
     found: str
     output: str
+    seconds: float
 
 
 class RunFacts(TypedDict):
@@ -75,8 +79,9 @@ class ClauseFacts(TypedDict):
 
 
 class Report(TypedDict):
-    """What `report.json` holds: runs and their rows by name, what chapters define, and clauses."""
+    """What `report.json` holds: its form, runs and their rows by name, what chapters define, and clauses."""
 
+    schema: int
     runs: dict[str, RunFacts]
     chapters: dict[str, Source | None]
     clauses: dict[str, ClauseFacts]
@@ -85,7 +90,7 @@ class Report(TypedDict):
 
 def empty() -> Report:
     """A report without a run."""
-    return {"runs": {}, "chapters": {}, "clauses": {}, "implementations": {}}
+    return {"schema": SCHEMA, "runs": {}, "chapters": {}, "clauses": {}, "implementations": {}}
 
 
 def row(verdict: Verdict, outcome: str, message: str, reason: str) -> Row:
@@ -94,7 +99,7 @@ def row(verdict: Verdict, outcome: str, message: str, reason: str) -> Row:
     return {"chapter": case.chapter.name, "clause": case.clause.name, "case": case.name,
             "example": case.example.number, "strategy": case.strategy, "level": case.clause.level, "outcome": outcome,
             "message": message, "reason": reason, "line": verdict.line, "expected": verdict.expected,
-            "found": verdict.found, "output": verdict.output}
+            "found": verdict.found, "output": verdict.output, "seconds": 0.0}
 
 
 def add(report: Report, name: str, rows: Sequence[Row], cases: Sequence[Case], command: str) -> None:
@@ -107,14 +112,27 @@ def add(report: Report, name: str, rows: Sequence[Row], cases: Sequence[Case], c
         cases: all that the suite has.
         command: what ran it, without the options that selected cases.
     """
-    report["runs"][name] = {"suite": VERSION, "python": platform.python_version(),
-                            "date": datetime.date.today().isoformat(), "command": command,
-                            "cases": dict(Counter(case.clause.level for case in cases))}
     place = {case.name: i for i, case in enumerate(cases)}
-    report["implementations"][name] = sorted(rows, key=lambda row: place[row["case"]])
+    put(report, name, sorted(rows, key=lambda row: place[row["case"]]),
+        Counter(case.clause.level for case in cases), command)
     for case in cases:
         report["chapters"][case.chapter.name] = _chapter(case.chapter)
         report["clauses"][case.clause.name] = _clause(case.chapter, case.clause)
+
+
+def put(report: Report, name: str, rows: Sequence[Row], cases: Mapping[str, int], command: str) -> None:
+    """Puts the rows of a run of now into a report, in place of those of an older one of the same name.
+
+    Args:
+        report: is changed; what its clauses say is not.
+        name: of what was run, with its version.
+        rows: the verdicts, in order.
+        cases: how many there are of each level, also those that were not selected.
+        command: what ran it, without the options that selected cases.
+    """
+    report["runs"][name] = {"suite": VERSION, "python": platform.python_version(),
+                            "date": datetime.date.today().isoformat(), "command": command, "cases": dict(cases)}
+    report["implementations"][name] = list(rows)
 
 
 def _chapter(chapter: Chapter) -> Source | None:
@@ -156,13 +174,25 @@ def read(path: Path) -> Report:
     path = path / FILE if path.is_dir() else path
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-        known = report.keys() == empty().keys() and report["runs"].keys() == report["implementations"].keys() \
-            and all(facts.keys() == RunFacts.__annotations__.keys() for facts in report["runs"].values())
+        known = (report.keys() == empty().keys() and report["schema"] == SCHEMA
+                 and report["runs"].keys() == report["implementations"].keys()
+                 and all(facts.keys() == RunFacts.__annotations__.keys() for facts in report["runs"].values()))
     except (ValueError, AttributeError):
         known = False
     if not known:
         raise ValueError(f"{path} is not a report of this version of the suite; remove it, and run the suite again")
     return cast("Report", report)
+
+
+def begun(folder: Path) -> Report:
+    """The report in a folder, or an empty one; makes the folder if there is none.
+
+    Raises:
+        ValueError: the folder has a report of another form.
+        OSError: it cannot be read, or made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return read(folder) if (folder / FILE).exists() else empty()
 
 
 def write(folder: Path, report: Report) -> None:
@@ -184,14 +214,14 @@ def markdown(report: Report) -> str:
     return "\n".join(parts)
 
 
-def badge(facts: RunFacts, rows: Sequence[Row]) -> dict[str, str | int]:
+def badge(facts: RunFacts, rows: Sequence[Row], label: str = "tf.distribute") -> dict[str, str | int]:
     """A badge in the form that shields.io reads: how many cases that a document promises passed, of all there are.
 
     A case that was skipped or not run has not passed, so that a badge is green for the whole suite only.
     """
     must, counts = facts["cases"].get("MUST", 0), Counter(row["outcome"] for row in rows if row["level"] == "MUST")
     wrong = counts["failed"] + counts["errored"] + counts["expected failure"]
-    return {"schemaVersion": 1, "label": "tf.distribute", "message": f"{counts['passed']} of {must} MUST",
+    return {"schemaVersion": 1, "label": label, "message": f"{counts['passed']} of {must} MUST",
             "color": "red" if wrong > must / 10 else "orange" if wrong else
                      "brightgreen" if counts["passed"] == must else "yellow"}
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 from xml.etree import ElementTree
 
 import pytest
+from schemas import fault
 
 import refdist
 from refdist.conformance import page, report
@@ -235,6 +236,8 @@ def test_the_report_is_four_files_and_keeps_other_implementations(suite, tmp_pat
     suite(*WITH_WRONG, "--report", "told")
     assert json.loads((tmp_path / "told" / "badge.json").read_text())["message"].startswith("1 of ")
     merged = report.read(tmp_path / "told")
+    assert fault(merged, json.loads((SPEC.parent / "report.schema.json").read_text())) is None
+    assert all(sum(row["seconds"] for row in rows) > 0.0 for rows in merged["implementations"].values())
     assert [{row["outcome"] for row in rows} for rows in merged["implementations"].values()] == [
         {"passed"}, {"passed", "failed"}]
     assert list(merged["runs"]) == ["refdist (simulated) 0.1.0", "wrong 1"]
@@ -604,6 +607,7 @@ def test_several_processes_lose_nothing(suite, tmp_path: Path) -> None:
         assert status == 1 and printed.count(" conformance of ending 0.1.0 ") == 1
         tables.append(summary(printed))
         [rows] = json.loads((tmp_path / "told" / "report.json").read_text())["implementations"].values()
+        assert all(row.pop("seconds") >= 0.0 for row in rows)
         reports.append(sorted(rows, key=lambda row: row["case"]))
         assert (tmp_path / f"{folder}.xml").read_text().count('<property name="standing"') == len(rows)
     assert tables[0] == tables[1] and reports[0] == reports[1]

@@ -519,7 +519,8 @@ PAGE = TESTEES.parents[2] / "docs" / "testing-a-trainer.md"
 @pytest.mark.slow
 @pytest.mark.skipif(not PAGE.exists(), reason="the package is installed without its pages")
 def test_the_testee_of_the_page_does_what_the_page_says(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["trainers", "--write-testee", str(tmp_path)]) == 0
     script = tmp_path / "testee.py"
     program = script.read_text()

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from .. import page
+from .. import report as reports
 from ..distribution import COMMAND
 from ..options import quoted
 from ..protocol import Unusable
 from . import clauses, jobs
-from .runner import LIMIT, run
+from .last_failed import LastFailed
+from .runner import LIMIT, Result, run
 
 TESTEES = Path(__file__).parent / "testees"
 # What is written for a testee to begin with: itself, what all testees need, and what makes a model from a job.
@@ -46,6 +50,11 @@ def main(arguments: Sequence[str]) -> int:
                         help="only this clause; may be repeated")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS",
                         help=f"that a job may take ({LIMIT:g}); the first one may take longer")
+    parser.add_argument("--last-failed", action="store_true",
+                        help="only the clauses that this command failed last, and all if it failed none")
+    parser.add_argument("--report", type=Path, metavar="FOLDER",
+                        help="write report.json, report.md, report.html and badge.json there, as the suite does")
+    parser.add_argument("--junitxml", type=Path, metavar="FILE", help="write the verdicts there as JUnit XML")
     parser.add_argument("--write-jobs", type=Path, metavar="FILE", help="only write the jobs there")
     parser.add_argument("--write-testee", type=Path, metavar="FOLDER",
                         help="only write a testee to begin with there, and what makes models from jobs")
@@ -54,7 +63,9 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         return 4 if ended.code else 0
     try:
-        chosen = clauses.chosen(given.clause)
+        chosen, last = clauses.chosen(given.clause), LastFailed(given.command or "")
+        if given.last_failed:
+            chosen = last.of(chosen)
         todo = [job for job in clauses.jobs() if job["clause"] in {clause.name for clause in chosen}]
         if given.write_jobs:
             jobs.write(given.write_jobs, todo)
@@ -69,18 +80,50 @@ def main(arguments: Sequence[str]) -> int:
         except ModuleNotFoundError as error:
             raise ValueError(f"answers are judged with {error.name}, which is not installed: run `pip install "
                              f"{error.name}`") from None
-        results = run(given.command or "", todo, given.limit,
-                      lambda job: print(".", end="", file=sys.stderr, flush=True))
+        report = reports.begun(given.report) if given.report else reports.empty()
+        if given.junitxml:
+            given.junitxml.parent.mkdir(parents=True, exist_ok=True)
+        seconds: dict[str, float] = {}
+        results = run(given.command or "", todo, given.limit, clock(seconds))
     except (Unusable, ValueError, OSError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
     except KeyboardInterrupt:
         return 2
+    from .report import CHAPTER, add, junit, row
     from .table import table
 
     print(file=sys.stderr)
     judged = verdicts.judge(chosen, todo, results)
+    last.keep([verdict.clause for verdict in judged],
+              [verdict.clause for verdict in judged if verdict.outcome in verdicts.BAD])
     limit = f" --limit {given.limit:g}" if given.limit != LIMIT else ""
     again = f"{COMMAND} trainers --command {quoted(given.command)}{limit}"
     print("\n".join(table(judged, again)))
+    name = name_of(results, given.command)
+    add(report, name, [row(verdict, clause, seconds[clause.name])
+                       for verdict, clause in zip(judged, chosen, strict=True)], again)
+    if given.report:
+        print(f"report: {page.write_run(given.report, report, name, CHAPTER)}")
+    if given.junitxml:
+        given.junitxml.write_bytes(junit(report, name))
     return verdicts.exit_status(judged)
+
+
+def clock(seconds: dict[str, float]) -> Callable[[jobs.Job], None]:
+    """What is called with every job that is over: prints a dot, and adds what the job took to that of its clause."""
+    last = time.monotonic()
+
+    def over(job: jobs.Job) -> None:
+        nonlocal last
+        now = time.monotonic()
+        seconds[job["clause"]] = seconds.get(job["clause"], 0.0) + now - last
+        last = now
+        print(".", end="", file=sys.stderr, flush=True)
+
+    return over
+
+
+def name_of(results: Mapping[int, Result], command: str) -> str:
+    """What a trainer says that it is (`trainer` in an answer), or else the command that starts it."""
+    return next((str(result.whole["trainer"]) for result in results.values() if "trainer" in result.whole), command)

@@ -1,0 +1,101 @@
+"""What a run of a trainer leaves behind: a report in the suite's form, JUnit XML, and the clauses that failed last."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from schemas import fault
+
+from refdist.conformance import page
+from refdist.conformance import report as reports
+from refdist.conformance.__main__ import main
+from refdist.conformance.trainers import clauses, report, verdicts
+
+SCHEMA = json.loads(Path(reports.__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
+RIGHT, MISTAKE = "return sum(part * count for part, count in zip(parts, counts, strict=True)) / sum(counts)", \
+    "return sum(parts) / len(parts)"
+CHOSEN = [f"--clause={name}" for name in ("rows-once", "uneven-end", "clip-by-value")]
+
+
+@pytest.fixture
+def testee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A trainer that averages averages, in the current folder."""
+    assert main(["trainers", "--write-testee", str(tmp_path)]) == 0
+    script, text = tmp_path / "testee.py", (tmp_path / "testee.py").read_text()
+    assert text.count(RIGHT) == text.count("done=True") == 1
+    script.write_text(text.replace(RIGHT, MISTAKE).replace("done=True", "trainer='mine 1.0', done=True"))
+    monkeypatch.chdir(tmp_path)
+    return script
+
+
+def judge(script: Path, *options: str) -> int:
+    return main(["trainers", "--command", f"{sys.executable} {script}", *options])
+
+
+@pytest.mark.slow
+def test_a_run_is_a_report_beside_those_of_the_suite(testee: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(testee, *CHOSEN, "--report", "told", "--junitxml", "new/junit.xml") == 1
+    assert f"\nreport: {Path('told') / 'report.html'}\n" in capsys.readouterr().out
+    made = reports.read(Path("told"))
+    assert fault(json.loads(Path("told/report.json").read_text()), SCHEMA) is None
+    [(name, rows)] = made["implementations"].items()
+    assert name == "mine 1.0" and made["runs"][name]["cases"] == {"MUST": 33, "SHOULD": 4}
+    assert {row["case"]: row["outcome"] for row in rows} == {
+        "rows-once": "passed", "uneven-end": "failed", "clip-by-value": "skipped"}
+    assert rows[0]["seconds"] > 0.0 and "0.75 times its weight" in rows[1]["message"]
+    [program] = made["clauses"]["uneven-end"]["examples"]
+    assert [json.loads(line)["batch"] for line in program["source"].splitlines()] == [8, 8]
+    assert json.loads(Path("told/badge.json").read_text()) == {
+        "schemaVersion": 1, "label": "trainers", "message": "1 of 33 MUST", "color": "yellow"}
+    assert f"{testee}\" --clause uneven-end`\n" in Path("told/report.md").read_text()
+    assert Path("told/report.html").read_text() == page.render(made)
+
+    [suite] = ElementTree.parse("new/junit.xml").getroot()
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["3", "1", "0", "1"]
+    right, wrong, unsupported = suite
+    assert [part.tag for part in right] == ["properties"] and wrong[1].tag == "failure"
+    assert wrong[1].get("message") == rows[1]["message"] and unsupported[1].get("type") == "pytest.skip"
+    assert {part.get("name") for part in right[0]} == {"source", "level", "clause", "standing"}  # as in plugin.py
+
+    assert main(["compare", "told", "told/report.json", "--report", "both"]) == 0
+    assert len(reports.read(Path("both"))["runs"]) == 2
+
+
+@pytest.mark.slow
+def test_what_failed_last_is_judged_again_until_it_is_right(testee: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def judged(*options: str) -> tuple[int, str]:
+        status = judge(testee, *options)
+        return status, capsys.readouterr().out.splitlines()[-1]
+
+    capsys.readouterr()
+    assert judged("--last-failed", *CHOSEN) == (1, "1 WRONG, 1 right, 1 unsupported")  # none has failed yet
+    assert judged(*CHOSEN[:1]) == (0, "1 right")
+    assert judged("--last-failed") == (1, "1 WRONG")
+    testee.write_text(testee.read_text().replace(MISTAKE, RIGHT))
+    assert judged("--last-failed") == (0, "1 right")
+    assert judged("--last-failed", *CHOSEN) == (0, "2 right, 1 unsupported")
+
+
+@pytest.mark.parametrize("outcome", verdicts.OUTCOMES)
+def test_a_verdict_has_an_outcome_of_the_suite_and_one_of_junit(outcome: str) -> None:
+    [clause] = clauses.chosen(["uneven-end"])
+    made, verdict = reports.empty(), verdicts.Verdict(clause.name, outcome, "on 2 replicas: \x1b[1m", "printed \x00")
+    report.add(made, "mine", [report.row(verdict, clause, 0.25)], "it")
+    [[[*_, case]]] = ElementTree.fromstring(report.junit(made, "mine"))
+    [row] = made["implementations"]["mine"]
+    below = {"passed": "properties", "failed": "failure", "errored": "error"}.get(row["outcome"], "skipped")
+    assert case.tag == below and fault(made, SCHEMA) is None
+    assert (row["outcome"] in ("failed", "errored")) == (outcome in verdicts.BAD) == (below in ("failure", "error"))
+    assert (row["outcome"] == "expected failure") == (outcome == "documented") == bool(row["reason"])
+    assert below == "properties" or case.get("message") == "on 2 replicas: ?[1m"
+
+
+def test_a_report_of_another_form_is_refused_before_a_trainer_is_started(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "report.json").write_text(json.dumps({**reports.empty(), "schema": 0}))
+    assert main(["trainers", "--command", f"touch {tmp_path / 'started'}", "--report", str(tmp_path)]) == 4
+    assert "is not a report of this version" in capsys.readouterr().err and not (tmp_path / "started").exists()
