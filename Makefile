@@ -65,7 +65,7 @@ TORCH ?= torch==2.13.0
 
 # Trainers that people use, on the level `trainer` of the suite, and docs/trainers.md from the verdicts.  Environments
 # (in .venv-trainers: 5 GB, ten minutes) and verdicts that are there are not made again; `make trainers TRAINER=ddp`
-# runs one.
+# runs one, on all clauses.
 TRAINER ?=
 trainers: $(VENV)/.made
 	$(BIN)/python docs/print_trainers.py $(TRAINER)

@@ -2,7 +2,9 @@
 
 What is done is not done again: an environment is made where it is not there, or its list of packages has changed, and
 a trainer is run on all clauses where its verdicts (docs/trainers/NAME.json) are not those of its program and its
-packages, and else on those clauses alone that are new or whose jobs or check have changed.
+packages, and else on those clauses alone that are new or whose jobs or check have changed.  A trainer that is named is
+run on all.  What a comment, a docstring or the source of refdist says is no reason: each run of the tests holds the
+verdicts on refdist's own trainers to its source of now (tests/test_refdist_trainers.py).
 The page is printed from the verdicts, and from `docs/trainers/findings.toml`, which says of every cell that is WRONG or
 errored what the library's own documentation promises, whose fault it is, and which program shows it without refdist.
 
@@ -48,7 +50,6 @@ ENVIRONMENTS = {
     "refdist": ("numpy==2.4.6", "safetensors==0.8.0"),
 }
 WITH_REFDIST = ("torch", "jax", "refdist")  # where refdist is installed, too, from the clone
-REFDIST = (ROOT / "refdist", ROOT / "backends")  # its source
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,18 @@ def short(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+def parsed(path: Path) -> ast.Module:
+    """A file of Python without comments and docstrings, which change nothing that it does."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return tree
+
+
 def read_checks() -> tuple[list[str], dict[str, str]]:
     """What all checks have in common, and each check, by its name."""
-    nodes = ast.parse((ROOM / "checks.py").read_text(encoding="utf-8")).body
+    nodes = parsed(ROOM / "checks.py").body
     checks = {node.name.replace("_", "-"): node for node in nodes
               if isinstance(node, ast.FunctionDef) and node.decorator_list}
     return ([ast.dump(node) for node in nodes if node not in checks.values()],
@@ -126,14 +136,12 @@ def digest_of_clause(clause: clauses.Clause) -> str:
 
 
 def digest(name: str) -> str:
-    """What all verdicts on a trainer depend on: a change that is not one of comments alone is another digest."""
+    """What all verdicts on a trainer depend on, its library apart, whose version is pinned: a change of comments or
+    docstrings alone is the same digest."""
     trainer = TRAINERS[name]
     files = [ROOM / f"{part}.py" for part in ("jobs", "reference", "verdicts", "runner")]
     files += [ROOM / "testees" / f"{part}.py" for part in (name, SHARED, *trainer.shared)]
-    if name.startswith("refdist_"):
-        files += sorted(path for folder in REFDIST for path in folder.rglob("*.py"))
-    programs = [ast.dump(ast.parse(path.read_text(encoding="utf-8"))) for path in files]
-    return short(programs, read_checks()[0], trainer.start, versions(trainer))
+    return short([ast.dump(parsed(path)) for path in files], read_checks()[0], trainer.start, versions(trainer))
 
 
 def environment(name: str) -> Path:
@@ -164,11 +172,16 @@ def run(name: str, asked: Sequence[clauses.Clause]) -> list[verdicts.Verdict]:
     return judged
 
 
-def judge(name: str) -> None:
-    """Runs a trainer on the clauses without a verdict, or with one of other sources, and writes its verdicts."""
+def judge(name: str, anew: bool = False) -> None:
+    """Runs a trainer on the clauses without a verdict, or with one of other sources, and writes its verdicts.
+
+    Args:
+        name: of the trainer.
+        anew: runs it on all clauses.
+    """
     file, sources = FOLDER / f"{name}.json", digest(name)
     before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"of": ""}
-    rows = before["verdicts"] if before["of"] == sources else {}
+    rows = before["verdicts"] if before["of"] == sources and not anew else {}
     digests = {clause.name: digest_of_clause(clause) for clause in clauses.CLAUSES}
     asked = [clause for clause in clauses.CLAUSES if rows.get(clause.name, {}).get("of") != digests[clause.name]]
     if asked:
@@ -273,11 +286,11 @@ def _grouped(done: Sequence[str], outcome: str, reason: Callable[[str], str]) ->
 def main() -> None:
     """Runs what is to be run, and prints the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these trainers")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these trainers, on all clauses")
     parser.add_argument("--only-page", action="store_true", help="run nothing")
     given = parser.parse_args()
     for name in () if given.only_page else given.names or TRAINERS:
-        judge(name)
+        judge(name, anew=bool(given.names))
     PAGE.write_text(page() + "\n", encoding="utf-8")
 
 

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,17 +59,24 @@ def test_a_trainer_is_a_short_program_of_files_that_are_there(name: str) -> None
     assert imported == {PRINTING.SHARED, *trainer.shared}
 
 
-def test_a_change_of_refdist_makes_the_verdicts_on_its_own_trainers_anew_and_no_others(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PRINTING, "REFDIST", (tmp_path,))
+@pytest.mark.parametrize(("file", "before", "after", "changed"), [
+    ("testees/ddp.py", "", "# of all replicas", set()),
+    ("testees/ddp.py", "mean = sum", "mean = max", {"ddp"}),
+    ("testees/caveats.py", "def mean(): 'sum'; return 0", "def mean(): 'max'; return 0", set()),
+    ("testees/mpi_model.py", "def mean(): 'sum'; return 0", "def mean(): 'sum'; return 1", {"mpi_by_hand"}),
+    ("testees/refdist_step.py", "mean = sum", "mean = max", {"refdist_numpy", "refdist_jax"}),
+    ("checks.py", "mean = sum", "mean = max", set(PRINTING.TRAINERS))])
+def test_verdicts_are_made_anew_where_a_program_does_something_else(
+        file: str, before: str, after: str, changed: set[str], tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    room = shutil.copytree(PRINTING.ROOM, tmp_path / "trainers", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(PRINTING, "ROOM", room)
+    source = (room / file).read_text(encoding="utf-8")
     digests = []
-    for source in ("mean = sum", "mean = sum  # of all replicas", "mean = max"):
-        (tmp_path / "reduction.py").write_text(source)
+    for addition in (before, after):
+        (room / file).write_text(f"{source}\n{addition}\n", encoding="utf-8")
         digests.append({name: PRINTING.digest(name) for name in PRINTING.TRAINERS})
-    before, commented, changed = digests
-    assert commented == before
-    assert {name for name in changed if changed[name] != before[name]} \
-        == {"refdist_numpy", "refdist_torch", "refdist_jax", "refdist_keras"}
+    assert {name for name in PRINTING.TRAINERS if digests[0][name] != digests[1][name]} == changed
 
 
 def test_a_trainer_is_run_again_on_those_clauses_alone_that_have_changed(
@@ -90,6 +98,8 @@ def test_a_trainer_is_run_again_on_those_clauses_alone_that_have_changed(
         PRINTING.judge("ddp")
     assert runs == [{first.name, *(clause.name for clause in others)}, {first.name}, {first.name}]
     assert list(PRINTING.verdicts_of("ddp")) == [first.name, *(clause.name for clause in others)]
+    PRINTING.judge("ddp", anew=True)
+    assert runs.pop() == {first.name, *(clause.name for clause in others)}
     for present in (others, others[::-1]):  # a clause is gone, and those that are left have moved
         monkeypatch.setattr(PRINTING.clauses, "CLAUSES", present)
         PRINTING.judge("ddp")

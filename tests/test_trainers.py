@@ -561,10 +561,3 @@ def test_wrong_usage_has_a_status_and_a_reason(
         arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trainers", *arguments]) == 4
     assert text in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_refdists_own_trainer_is_right(capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["trainers", "--command", f"{sys.executable} {TESTEES / 'refdist_numpy.py'}"])
-    printed = capsys.readouterr().out
-    assert status == 0 and printed.splitlines()[-1] == f"{len(clauses.CLAUSES)} right", printed

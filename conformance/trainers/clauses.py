@@ -139,7 +139,8 @@ CLAUSES: tuple[Clause, ...] = (
            caveats=(sources.WITHOUT_SET_EPOCH,)),
     Clause("validation-rows-once", "MUST",
            rule="The loss of validation is that of all its rows, each counted once.",
-           mistake="Rows are repeated until all replicas have the same number, or the means of batches are averaged.",
+           mistake="Rows are repeated until all replicas have the same number, the last batch is dropped, or the means "
+                   "of batches are averaged.",
            sources=(sources.EVERY_EXAMPLE_ONCE, sources.GATHERED),
            check="eval-loss",
            jobs=tuple(job(ledger(count), [dense(zeros(count))], ["eval_loss"], epochs=0, batch=8,
