@@ -33,18 +33,23 @@ def main() -> None:
     bare("refdist", root)
     for name, folder in (("workers", workers), ("backends", os.path.dirname(here)), ("backends.mpi", here)):
         bare("refdist." + name, folder)
-    from refdist.backends.mpi import launch, pmi, processes, supervisor
+    from refdist.backends.mpi import processes
 
     processes.begin()
     program, *arguments = sys.argv[1:]
+    # Each imports what it needs: a job has as many supervisors as workers.
     if program == "launch":
+        from refdist.backends.mpi import launch
         sys.exit(launch.main(command=arguments[1:], **json.loads(arguments[0])))
     elif program == "serve":
+        from refdist.backends.mpi import pmi
         pmi.serve(arguments[0])
-    elif program == "supervise":
-        supervisor.supervise(arguments)
     else:
-        supervisor.limit(int(arguments[0]), float(arguments[1]), arguments[2])
+        from refdist.backends.mpi import supervisor
+        if program == "supervise":
+            supervisor.supervise(arguments)
+        else:
+            supervisor.limit(int(arguments[0]), float(arguments[1]), arguments[2])
 
 
 if __name__ == "__main__":
