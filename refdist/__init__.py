@@ -23,6 +23,7 @@ way, never back:
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
 
+import gc
 import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
@@ -74,3 +75,4 @@ if TYPE_CHECKING or not interrupts.is_launch():
 
 if interrupts.is_command():
     interrupts.are_raised()
+    gc.freeze()  # all of this stays until the process ends, when Python looks through what is not frozen
