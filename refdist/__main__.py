@@ -59,8 +59,9 @@ def _main(arguments: list[str] | None) -> int:
     parser.add_argument("--version", action="version", version=f"refdist {refdist.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     run = commands.add_parser("run", help="run a script once per worker, in lock step, in one process")
-    run.add_argument("--workers", type=int, help="how many workers (default 2; 1 with --tensorflow; where TF_CONFIG "
-                     "has several, this process is the one that it says)")
+    run.add_argument("--workers", type=int, help="how many workers run the script, for "
+                     "MultiWorkerMirroredStrategy (default 2; 1 with --tensorflow; where TF_CONFIG has several, this "
+                     "process is the one that it says); with MirroredStrategy each would train a model, so write 1")
     run.add_argument("--replicas-per-worker", type=int,
                      help="simulated GPUs of each (default those of REFDIST_DEVICES)")
     launch = commands.add_parser("launch", help="run a script in several processes, started and watched")

@@ -415,7 +415,7 @@ def test_who_trains_alone_by_intention_is_not_warned(monkeypatch: Any, name: str
 
 
 def test_simulated_workers_that_each_train_a_model_are_warned() -> None:
-    with pytest.warns(UserWarning, match=r"^2 simulated workers train 2 models") as caught:
+    with pytest.warns(UserWarning, match=r"^2 simulated workers train 2 models.*--workers 1") as caught:
         refdist.simulate_workers(lambda: alone("mirrored"), 2)
     assert [warning.category for warning in caught if warning.category is not ResourceWarning] == [UserWarning]
     refdist.simulate_workers(lambda: silent("mirrored"), 1)

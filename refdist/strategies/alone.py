@@ -23,9 +23,10 @@ def warn_of_copies(strategy: str) -> None:
         return
     rank, size, who = group
     if rank == 0 and size > 1 and not _evaluates():
-        call_site.warn(f"{size} {who} train {size} models: {strategy} uses the devices of one process. Use "
-                      "MultiWorkerMirroredStrategy() for one model; if several are meant, write "
-                      f"warnings.filterwarnings('ignore', '.*train {size} models')")
+        call_site.warn(f"{size} {who} train {size} models: {strategy} uses the devices of one process. For one model "
+                       "start one worker (`python train.py`, or `python -m refdist run --workers 1 train.py`), or use "
+                       "MultiWorkerMirroredStrategy(); if several are meant, write "
+                       f"warnings.filterwarnings('ignore', '.*train {size} models')")
 
 
 def _evaluates() -> bool:
