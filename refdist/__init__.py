@@ -68,7 +68,7 @@ if TYPE_CHECKING or not interrupts.is_launch():
             return missing.refuse(sys.modules[__name__], name)
 
     names.cluster_resolver.launcher.set_tf_config()
-    tracebacks.install()
+    tracebacks.install(names.cluster_resolver.launcher.label())
     missing.explain(sys.modules)
     if os.environ.get(insight.VARIABLE):
         insight.start()

@@ -175,6 +175,8 @@ def becomes(has_come: Callable[[], object]) -> None:
 def test_a_job_that_loses_workers_ends_with_the_bits_of_one_that_does_not(tmp_path: Path) -> None:
     done = launch(tmp_path, 9, 18)
     assert done.returncode == 0, done.stderr
+    assert "Look at what the workers that died printed last.\n" in done.stderr
+    assert "--max-restarts" not in done.stderr, "it is started again already"
     for real, simulated in zip(values(tmp_path), straight(tmp_path / "straight"), strict=True):
         for value, other in zip(real, simulated, strict=True):
             np.testing.assert_array_equal(value, other, strict=True)

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import os
 import pickle
+import re
 import subprocess
 import sys
 import sysconfig
@@ -106,3 +107,20 @@ assert refdist.MultiWorkerMirroredStrategy().extended.transport._spin
 def test_processes_that_are_bound_to_a_core_each_do_not_share_cores() -> None:
     done = mpiexec(2, "-c", BOUND)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["threads", "handler"])
+def test_a_second_collective_of_a_worker_is_refused_before_anything_is_sent(kind: str, tmp_path: Path) -> None:
+    done = mpiexec(2, str(HERE / "broken_off.py"), kind, FOLDER=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\[RD09\] Strategy.reduce \(.*: call 2 of this worker, Strategy.reduce \(.* has not ended.*\n",
+                        done.stdout)
+
+
+def test_after_an_interrupted_collective_the_next_one_is_an_error(tmp_path: Path) -> None:
+    """The others took what it had contributed to the one that was broken off for its part of the next one."""
+    done = mpiexec(2, str(HERE / "broken_off.py"), "interrupt", FOLDER=str(tmp_path))
+    assert done.returncode == 70
+    says = r"\[RD22\] Strategy.reduce \(.*: KeyboardInterrupt has broken off call 2 of this worker, Strategy.reduce \("
+    assert re.match(says, done.stdout)
+    assert re.search(r"^\[worker 0\] .*" + says, done.stderr, re.MULTILINE), done.stderr

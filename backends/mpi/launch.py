@@ -44,12 +44,11 @@ from refdist.backends.mpi.supervisor import (
     LAUNCHER_VARIABLE,
     LINGER_SECONDS,
     TOPOLOGY_VARIABLE,
-    VARIABLE,
     died,
     seconds_to_wait,
     write,
 )
-from refdist.workers.launcher import Task, named, prefixed, task_of
+from refdist.workers.launcher import SUPERVISED_VARIABLE, Task, named, prefixed, task_of
 
 START_SECONDS = 0.05  # between two looks at what mpiexec has started
 STOPPED_SECONDS = 0.5  # and at what is stopped
@@ -84,7 +83,7 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
     alone = os.path.join(os.path.dirname(os.path.realpath(__file__)), "alone.py")
     supervised = [sys.executable, "-I", "-S", alone, "supervise", *command]
     of_openmpi = is_openmpi(program)
-    os.environ.pop(VARIABLE, None)  # of a worker that starts another job
+    os.environ.pop(SUPERVISED_VARIABLE, None)  # of a worker that starts another job
     if not of_openmpi:
         os.environ.setdefault(TOPOLOGY_VARIABLE, "")
 

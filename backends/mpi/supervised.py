@@ -30,9 +30,9 @@ from refdist.backends.mpi import alone, last_words, processes
 from refdist.backends.mpi.datagrams import Notice
 from refdist.backends.mpi.printing import flush
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, claimed, desk_of
-from refdist.backends.mpi.supervisor import FAILED, VARIABLE, Started, Supervisor
+from refdist.backends.mpi.supervisor import FAILED, Started, Supervisor
 from refdist.core import call_site
-from refdist.workers.launcher import RESTARTS_VARIABLE, launched, prefixed, task_of
+from refdist.workers.launcher import RESTARTS_VARIABLE, SUPERVISED_VARIABLE, launched, prefixed, task_of
 
 _ANSWER_SECONDS = 15.0
 _UCX_VARIABLE = "UCX_POSIX_DIR"  # where UCX makes files
@@ -46,7 +46,7 @@ _MOST = 100_000  # bytes of a text in a message; Linux takes messages of twice a
 def attach() -> bool:
     """Whether a supervisor has started this program, which then is its supervisor."""
     global _supervisor, _launched
-    parent, number, *own = map(int, os.environ.get(VARIABLE, "0 0").split())
+    parent, number, *own = map(int, os.environ.get(SUPERVISED_VARIABLE, "0 0").split())
     if not _launched and parent == os.getppid():
         _supervisor = socket.socket(fileno=number)
         _supervisor.set_inheritable(False)

@@ -52,10 +52,16 @@ from refdist.backends.mpi.last_words import LastWords
 from refdist.backends.mpi.logs import Printed
 from refdist.backends.mpi.processes import ENDING
 from refdist.backends.mpi.reports import EVERYONE_SECONDS, MERGE_SECONDS, WARNING_SECONDS, Line, Message, desk_of
-from refdist.workers.launcher import RESTARTS_VARIABLE, Task, launched, on_this_host, prefixed, task_of
+from refdist.workers.launcher import (
+    RESTARTS_VARIABLE,
+    SUPERVISED_VARIABLE,
+    Task,
+    launched,
+    on_this_host,
+    prefixed,
+    task_of,
+)
 
-# In a worker: its supervisor's process, and the numbers of the socket and of its standard error.
-VARIABLE = "REFDIST_SUPERVISOR"
 LAUNCHER_VARIABLE = "REFDIST_LAUNCHER"  # under `refdist launch`: the process of that, and the key of its desk
 TIMEOUT_VARIABLE = "REFDIST_TIMEOUT"  # for how many seconds processes wait for each other
 DEFAULT_TIMEOUT = 300.0
@@ -101,7 +107,7 @@ class Supervisor:
     def __init__(self) -> None:
         found = launched()
         # A job that a worker has started is not the one of the launch command above that.
-        desk = "" if VARIABLE in os.environ else os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")[2]
+        desk = "" if SUPERVISED_VARIABLE in os.environ else os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")[2]
         rank, size = (0, 1) if found is None else (found.rank, found.size)
         self._launched = bool(desk)  # by the launch command, which is above mpiexec
         self._above = dict(processes.launchers())
@@ -171,12 +177,12 @@ class Supervisor:
         return child
 
     def worker(self, *errors: int) -> socket.socket:
-        """The worker's end of the socket, and `VARIABLE` in its environment; called in the worker.
+        """The worker's end of the socket, and `SUPERVISED_VARIABLE` in its environment; called in the worker.
 
         Args:
             *errors: the number of its standard error, where that is a pipe until it makes its strategy (`last_words`).
         """
-        os.environ[VARIABLE] = " ".join(map(str, (os.getppid(), self._there.fileno(), *errors)))
+        os.environ[SUPERVISED_VARIABLE] = " ".join(map(str, (os.getppid(), self._there.fileno(), *errors)))
         self._here.close()
         return self._there
 

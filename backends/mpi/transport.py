@@ -31,15 +31,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import hashlib
 import math
 import os
 import pickle
 import struct
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -60,7 +62,7 @@ from refdist.core import agreement, checks, history, saved
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, Signature
 from refdist.core.call_site import Site
 from refdist.workers.connection import ConnectableTransport, Group
-from refdist.workers.launcher import Task, launched
+from refdist.workers.launcher import RESTARTS_VARIABLE, Task, launched
 from refdist.workers.transport import Columns, compare, concatenated, header_of, on_every_worker
 
 SUMS_VARIABLE = "REFDIST_SUMS"  # "sent" is the way through MPI alone, also on one host
@@ -78,6 +80,39 @@ _SPIN = 5e-4  # seconds in which it is asked without a pause
 _LONGEST_LOOK = 1.0  # of which at most so many count: in the rest, this process was stopped, not waiting
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _whole(collective: Callable[Concatenate[MPITransport, CollectiveCall, P], T]
+           ) -> Callable[Concatenate[MPITransport, CollectiveCall, P], T]:
+    """Makes a method one that begins only where no other collective of this worker is under way, or was broken off.
+
+    Raises:
+        RD09: one is.  RD22: one was.
+    """
+
+    @functools.wraps(collective)
+    def alone(self: MPITransport, call: CollectiveCall, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._alone.acquire(blocking=False):
+            raise errors.error("RD09", str(call), f"call {self._count} of this worker, {self._watch.status()}, has not "
+                               "ended: another thread has made it, or a signal handler interrupts it",
+                               "Make the collective calls of a worker one after another, in one thread.")
+        begun = self._count
+        try:
+            if self._broken_off:
+                raise errors.error("RD22", str(call), self._broken_off, "Let the program end, and start the job again "
+                                   "from its last checkpoint.")
+            return collective(self, call, *args, **kwargs)
+        except Exception:
+            raise
+        except BaseException as error:  # KeyboardInterrupt
+            if self._count != begun:
+                self._break_off(error)
+            raise
+        finally:
+            self._alone.release()
+
+    return alone
 
 
 class MPITransport(ConnectableTransport):
@@ -101,6 +136,8 @@ class MPITransport(ConnectableTransport):
         self._process = os.getpid()
         self._level = _level()
         self._count = 0
+        self._alone = threading.Lock()  # held while a collective is under way
+        self._broken_off = ""  # which one was, and by what
         self._fingerprints: dict[tuple[object, ...], int] = {}
         self._last: dict[int, tuple[Site, Signature, str, int]] = {}
         self._seen: set[tuple[int, ...]] = set()
@@ -173,7 +210,16 @@ class MPITransport(ConnectableTransport):
             watch.speaks()
             watch.told(self._failed())
             raise self._lost() from error
+        except Exception as error:
+            if not getattr(error, "on_every_worker", False):  # of a signal handler
+                self._break_off(error)
+            raise
         watch.waits = False
+
+    def _break_off(self, error: BaseException) -> None:
+        # MPI has what this worker contributes, and would take it for that to the next call.
+        self._broken_off = (f"{type(error).__name__} has broken off call {self._count} of this worker, "
+                            f"{self._watch.status()}, which the other workers make")
 
     def _poll(self, request: Request) -> None:
         if request.Test():
@@ -216,9 +262,10 @@ class MPITransport(ConnectableTransport):
         gone = self._watch.dead()  # now that the others have been asked
         supervised.tell("absent", ranks=self._watch.absent, dead=gone)
         if gone:
+            restarts = ("" if RESTARTS_VARIABLE in os.environ else
+                        "; `python -m refdist launch --max-restarts 3` starts a job again, from its last checkpoint")
             problem, fix = f"{agreement.names(gone, 'worker')} died", (
-                "Look at what the workers that died printed last; `python -m refdist launch --max-restarts 3` starts a "
-                "job again, from its last checkpoint.")
+                f"Look at what the workers that died printed last{restarts}.")
         else:
             problem, fix = f"not all workers arrived within {self.timeout:g} s", (
                 "Look at the lines of the workers that are missing; to wait longer, set "
@@ -328,6 +375,7 @@ class MPITransport(ConnectableTransport):
 
     # The contract.
 
+    @_whole
     def all_gather_object(self, call: CollectiveCall, value: object) -> list[Any]:
         with journal.span("exchange", called=call, contributed=value):
             return self._objects(call, value)
@@ -335,6 +383,7 @@ class MPITransport(ConnectableTransport):
     def _objects(self, call: CollectiveCall, value: object) -> list[Any]:
         return [pickle.loads(part) for part in self._all(call, pickle.dumps(value))]
 
+    @_whole
     def all_reduce(self, call: CollectiveCall, columns: Columns, ordered: bool = True) -> list[Any]:
         parts = _numpy(columns)
         with journal.span("exchange", called=call, contributed=parts):
@@ -383,6 +432,7 @@ class MPITransport(ConnectableTransport):
                 start += part.nbytes
         return slot
 
+    @_whole
     def all_gather(self, call: CollectiveCall, columns: Columns, axis: int) -> list[Any]:
         parts = _numpy(columns)
         with journal.span("exchange", called=call, contributed=parts):
@@ -450,6 +500,7 @@ class MPITransport(ConnectableTransport):
         return concatenated([[_unpacked(data, theirs, dtype)]
                              for data, theirs in zip(gathered, shapes, strict=True)], axis)[0]
 
+    @_whole
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
         with journal.span("exchange", called=call, contributed=array):
             return self._from_first(call, array)
@@ -475,12 +526,16 @@ class MPITransport(ConnectableTransport):
             self._wait(self._comm.Ibcast(everything, 0))
         return frozen(everything.view(dtype).reshape(shape))
 
+    @_whole
+    def _end(self, call: CollectiveCall) -> None:
+        self._rendezvous(call)
+
     def finish(self) -> None:
         """Tells the others that this worker's program has ended; an error unless theirs have too."""
         if os.getpid() != self._process:  # it is no worker what a worker has forked
             return
         try:
-            self._rendezvous(CollectiveCall("the end of the program", NOTHING_TO_COMPARE, site=()), b"")
+            self._end(CollectiveCall("the end of the program", NOTHING_TO_COMPARE, site=()))
         except errors.RefdistError as error:
             failure.end_too_early(self._name, error, self._mpi.COMM_WORLD.Abort)
         except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import os
 from refdist import errors
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
-from refdist.workers.launcher import SERVERS_VARIABLE, jobs_of, launched, task_of
+from refdist.workers.launcher import SERVERS_VARIABLE, SUPERVISED_VARIABLE, jobs_of, launched, task_of
 
 
 def _jobs(size: int) -> dict[str, int]:
@@ -19,6 +19,12 @@ def _jobs(size: int) -> dict[str, int]:
                            f"the number of processes is {size}", "Write the number of parameter servers, and start one "
                            "process more for the chief, and at least one for a worker.")
     return jobs
+
+
+def label() -> str:
+    """The name of this process's task, where nothing else writes it before the lines that the process prints."""
+    launch = None if SUPERVISED_VARIABLE in os.environ else launched()
+    return "" if launch is None or launch.size == 1 else str(task_of(launch.rank, launch.size))
 
 
 def set_tf_config() -> None:

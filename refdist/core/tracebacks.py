@@ -16,6 +16,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -35,9 +37,15 @@ class _Raised(Protocol):
     def value(self) -> BaseException: ...
 
 
-def install() -> None:
-    """Cuts printed tracebacks from now on; the hook that printed them before still does so."""
+def install(label: str = "") -> None:
+    """Cuts printed tracebacks from now on; the hook that printed them before still does so.
+
+    Args:
+        label: what each line of an error that ends this process begins with, in brackets; "" for nothing.
+    """
     before, before_in_threads = sys.excepthook, threading.excepthook
+    if label and before is sys.__excepthook__:
+        before = _labelled(label)
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         journal.tell(error)
@@ -56,6 +64,19 @@ def install() -> None:
     for name, module in list(sys.modules.items()):
         if is_ours(name):
             vars(module)["__tracebackhide__"] = _hides  # what pytest asks about a frame
+
+
+def _labelled(label: str) -> Callable[[type[BaseException], BaseException, TracebackType | None], object]:
+    process = os.getpid()
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if os.getpid() != process or issubclass(kind, KeyboardInterrupt):  # what a process has forked has no label
+            sys.__excepthook__(kind, error, trace)
+        else:
+            lines = "".join(traceback.format_exception(error)).splitlines()
+            sys.stderr.write("".join(f"[{label}] {line}\n" for line in lines))
+
+    return hook
 
 
 def _install_in(printer: Any) -> None:

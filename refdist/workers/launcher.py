@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 CHIEF, WORKER, SERVER = "chief", "worker", "ps"
 SERVERS_VARIABLE = "REFDIST_PS"
+# Under a supervisor: its process, and the numbers of the socket to it and of the standard error.
+SUPERVISED_VARIABLE = "REFDIST_SUPERVISOR"
 RESTARTS_VARIABLE = "REFDIST_MAX_RESTARTS"  # how often the job is started again at most; not set for never
 
 

@@ -1,0 +1,68 @@
+"""Collectives that overlap on worker 0, or that it breaks off: broken_off.py KIND, in two processes under MPI.
+
+FOLDER is a folder in which worker 1 finds out that it may arrive.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import refdist
+from refdist.backends.mpi.transport import MPITransport
+
+KIND, GO_ON = sys.argv[1], Path(os.environ["FOLDER"], "go on")
+strategy = refdist.MultiWorkerMirroredStrategy()
+transport: Any = strategy.extended.transport
+assert isinstance(transport, MPITransport)
+
+
+def summed(value: float) -> float:
+    values = strategy.experimental_distribute_values_from_function(lambda _: np.float32(value))
+    return float(strategy.reduce("SUM", values, axis=None))
+
+
+def until(ready: Callable[[], object]) -> None:
+    while not ready():
+        time.sleep(0.001)
+
+
+def when_it_waits(call: Callable[[], object]) -> None:
+    looks = transport._watch.looks
+    until(lambda: transport._watch.waits and transport._watch.looks > looks + 2)
+    call()
+
+
+def refused(*_: object) -> None:
+    try:
+        summed(100.0)
+    except refdist.errors.RefdistError as error:
+        print(error, flush=True)
+    GO_ON.touch()
+
+
+def sends(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+KINDS: dict[str, Callable[[], object]] = {
+    "threads": refused, "handler": sends(signal.SIGUSR1), "interrupt": sends(signal.SIGINT)}
+
+signal.signal(signal.SIGUSR1, refused)
+for number in range(3):
+    if number == 1 and transport.rank == 0:
+        threading.Thread(target=when_it_waits, args=(KINDS[KIND],)).start()
+    elif number == 1:
+        until(GO_ON.exists)
+    try:
+        assert summed(number) == 2 * number
+    except KeyboardInterrupt:
+        refused()
