@@ -46,9 +46,7 @@ NOT_PLANNED = {
     "sparse and ragged tensors": "data.Dataset.ragged_batch data.Dataset.sparse_batch",
     "functions that are graphs": "data.Dataset.fingerprint",
     "what a generator or a NumPy program does in a line": """
-        data.Dataset.bucket_by_sequence_length data.Dataset.counter
-        data.Dataset.ignore_errors data.Dataset.load data.Dataset.random data.Dataset.rejection_resample
-        data.Dataset.save data.Dataset.snapshot data.Dataset.unique""",
+        data.Dataset.counter data.Dataset.ignore_errors data.Dataset.load data.Dataset.save data.Dataset.snapshot""",
 }
 # Parameters that have no meaning here.
 PARAMETERS_LEFT_OUT = {

@@ -406,10 +406,92 @@ def test_the_size_of_groups_is_asked_once_for_each_key() -> None:
     ({"window_size": 0}, "RD34.*window_size is 0. Pass 1 or more"),
     ({"window_size_func": 3}, "RD25.*got 3. Pass a function"),
     ({"window_size_func": lambda key: 0}, "RD34.*what window_size_func returned is 0. Pass 1 or more"),
-    ({"window_size_func": lambda key: 2.0}, "RD34.*window_size_func returned an array of .*float64. Return an int"),
+    ({"window_size_func": lambda key: 2.0}, "RD34.*window_size_func returned an array of .*float32. Return an int"),
     ({"window_size": 2, "key_func": lambda n: n / 2}, "RD34.*key_func returned an array of .*float64. Return an int"),
+    ({"window_size": 2, "key_func": lambda n: [[1], [1, 2]]}, "RD25.*what key_func returned is .*a list"),
     ({"window_size": 2, "reduce_func": lambda key, rows: 3}, "RD25.*the function returned an int. Return a Dataset")])
 def test_bad_arguments_of_groups_are_named(arguments: dict[str, Any], text: str) -> None:
     functions: dict[str, Any] = {"key_func": lambda n: n % 2, "reduce_func": lambda key, rows: rows}
     with pytest.raises(refdist.errors.RefdistError, match=text):
         next(iter(Dataset.range(4).group_by_window(**functions | arguments)))
+
+
+ROWS = [[1], [2, 3, 4, 5], [6, 7, 8], [9, 10, 11, 12, 13], [14, 15]]
+
+
+def of_rows(**signature: Any) -> Dataset:
+    return Dataset.from_generator(lambda: iter(ROWS), **signature)
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ({}, [[[2, 3, 4, 5], [6, 7, 8, 0]], [[1, 0], [14, 15]], [[9, 10, 11, 12, 13]]]),
+    ({"padding_values": np.int32(-1), "drop_remainder": True}, [[[2, 3, 4, 5], [6, 7, 8, -1]], [[1, -1], [14, 15]]]),
+    ({"padded_shapes": [5]}, [[[2, 3, 4, 5, 0], [6, 7, 8, 0, 0]], [[1, 0, 0, 0, 0], [14, 15, 0, 0, 0]],
+                              [[9, 10, 11, 12, 13]]]),
+    ({"bucket_boundaries": [5, 9], "pad_to_bucket_boundary": True},
+     [[[1, 0, 0, 0], [2, 3, 4, 5]], [[6, 7, 8, 0], [14, 15, 0, 0]], [[9, 10, 11, 12, 13, 0, 0, 0]]]),
+    ({"bucket_boundaries": [5, 3]}, [[[1, 0, 0, 0], [2, 3, 4, 5]], [[6, 7, 8], [14, 15, 0]], [[9, 10, 11, 12, 13]]])])
+def test_elements_of_similar_length_are_batched_as_on_tensorflow(arguments: dict[str, Any], expected: Any) -> None:
+    # TensorFlow 2.21 gives these batches.
+    given = {"bucket_boundaries": [3, 5], "bucket_batch_sizes": [2, 2, 2]} | arguments
+    batches = of_rows(output_signature=refdist.TensorSpec([None], np.int32)).bucket_by_sequence_length(len, **given)
+    assert [batch.tolist() for batch in batches] == expected
+    assert batches.element_spec == refdist.TensorSpec((None, None), np.int32)
+
+
+def test_lengths_of_several_components_are_padded_by_their_shapes() -> None:
+    pairs = of_rows(output_signature=refdist.TensorSpec([None], np.int32)).map(lambda row: (row, row[:1]))
+    given: dict[str, Any] = {"pad_to_bucket_boundary": True, "padded_shapes": ([None], [1])}
+    batches = pairs.bucket_by_sequence_length(lambda row, first: len(row), [6], [5, 1], **given)
+    assert [(row.shape, first.shape) for row, first in batches] == [((5, 5), (5, 1))]
+    same = Dataset.from_tensor_slices([[1, 2], [3, 4]]).apply(
+        refdist.data.experimental.bucket_by_sequence_length(len, [3], [2, 2], no_padding=True))
+    assert [batch.tolist() for batch in same] == [[[1, 2], [3, 4]]]
+    with pytest.raises(ValueError, match=r"RD34.*several lengths are open. Pass padded_shapes"):
+        list(pairs.bucket_by_sequence_length(lambda row, first: len(row), [6], [5, 1], pad_to_bucket_boundary=True))
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({"element_length_func": 3}, "RD25.*got 3. Pass a function"),
+    ({"element_length_func": lambda row: 1.5}, "RD34.*element_length_func returned an array of .*float32"),
+    ({"element_length_func": lambda row: [[1], [1, 2]]}, "RD25.*what element_length_func returned is"),
+    ({"bucket_batch_sizes": [2, 2]}, "RD34.*2 boundaries and 2 sizes"),
+    ({"bucket_batch_sizes": [2, 0, 2]}, "RD34.*bucket_batch_sizes is 0"),
+    ({"bucket_boundaries": [3, 4.5]}, "RD25.*bucket_boundaries is"),
+    ({"pad_to_bucket_boundary": True}, "RD34.*in the last bucket")])
+def test_bad_arguments_of_buckets_are_named(arguments: dict[str, Any], text: str) -> None:
+    given: dict[str, Any] = {"element_length_func": len, "bucket_boundaries": [3, 5], "bucket_batch_sizes": [2, 2, 2]}
+    with pytest.raises(refdist.errors.RefdistError, match=text):
+        list(of_rows().bucket_by_sequence_length(**given | arguments))
+
+
+def test_an_element_comes_once() -> None:
+    assert rows(Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique()) == [1, 37, 2]
+    pairs = Dataset.from_tensor_slices({"a": [[1, 2], [2, 1], [1, 2]]}).apply(refdist.data.experimental.unique())
+    assert [pair["a"].tolist() for pair in pairs] == [[1, 2], [2, 1]]
+    assert [*Dataset.from_tensor_slices(["a", b"a", "", "b"]).unique()] == ["a", "", "b"]
+    assert Dataset.range(3).unique().cardinality() == refdist.data.UNKNOWN_CARDINALITY
+    several, floats = Dataset.from_tensor_slices(([1], [2])), Dataset.from_tensor_slices([1.5])
+    for make in (several.unique, floats.unique, lambda: list(Dataset.range(2).map(lambda n: n / 2).unique())):
+        with pytest.raises(TypeError, match=r"RD25.*Let each be one array of int32, int64 or text"):
+            make()
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({"class_func": 3}, "RD25.*got 3. Pass a function"), ({"class_func": lambda n: n / 2}, "RD34.*class_func returned"),
+    ({"class_func": lambda n: n + 2}, "RD34.*class_func returned 2, and target_dist has 2 classes"),
+    ({"target_dist": [1.0, 2.0]}, "RD34.*target_dist is .*together are 1"), ({"target_dist": 0.5}, "RD34.*target_dist"),
+    ({"target_dist": [2.0, -1.0]}, "RD34.*target_dist"), ({"initial_dist": [0.2, 0.2, 0.6]}, "RD34.*2 classes.* 3"),
+    ({"seed": "a"}, "RD25.*seed")])
+def test_bad_arguments_of_resampling_are_named(arguments: dict[str, Any], text: str) -> None:
+    given: dict[str, Any] = {"class_func": lambda n: n % 2, "target_dist": [0.0, 1.0], "initial_dist": [0.5, 0.5]}
+    with pytest.raises(refdist.errors.RefdistError, match=text):
+        list(Dataset.range(4).rejection_resample(**given | arguments))
+
+
+def test_classes_are_resampled_until_they_have_their_shares() -> None:
+    resampled = Dataset.range(6000).apply(refdist.data.experimental.rejection_resample(
+        lambda n: n % 3 // 2, [0.5, 0.5], seed=1))
+    kinds = [int(kind) for kind, _ in resampled]
+    assert abs(np.mean(kinds) - 0.5) < 0.05
+    assert resampled.element_spec == (refdist.TensorSpec((), np.int64),) * 2

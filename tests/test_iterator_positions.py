@@ -64,6 +64,10 @@ PIPELINES: dict[str, Callable[[], Dataset]] = {
     "rebatch": lambda: numbers().batch(4).rebatch(3).unbatch(),
     "group_by_window": lambda: numbers().shuffle(13, seed=1).group_by_window(
         lambda n: n % 3, lambda key, rows: rows.batch(2), window_size=2).repeat(2),
+    "numbers": lambda: Dataset.random(rerandomize_each_iteration=True).take(5).repeat(2),
+    "unique": lambda: numbers().repeat(2).shuffle(26).unique(),
+    "resampled": lambda: numbers().shuffle(13, seed=1).rejection_resample(lambda n: n % 2, [0.3, 0.7]).map(
+        lambda kind, n: n),
     "take and skip": lambda: numbers().shuffle(13, seed=1).skip(2).take(9).shard(2, 1).repeat(3),
 }
 

@@ -56,6 +56,21 @@ DATASETS: dict[str, Callable[[Any], Any]] = {
     "sampled without a seed": lambda ds: ds.sample_from_datasets([ds.range(4), ds.range(5, 9)]),
     "sampled until one ends": lambda ds: ds.sample_from_datasets(
         [ds.range(4), ds.range(5, 9)], seed=1, stop_on_empty_dataset=True, rerandomize_each_iteration=True).repeat(2),
+    "numbers": lambda ds: ds.random(seed=4).take(4).map(lambda n: n % 10),
+    "numbers anew": lambda ds: ds.random(4, rerandomize_each_iteration=True).take(4).map(lambda n: n % 10),
+    "numbers without a seed": lambda ds: ds.random().take(4).map(lambda n: n % 10),
+    "resampled": lambda ds: ds.range(10).rejection_resample(
+        lambda n: n % 3, [0.2, 0.3, 0.5], [0.4, 0.4, 0.2], seed=7).map(lambda kind, n: n),
+    "resampled, one reading": lambda ds: ds.range(10).rejection_resample(
+        lambda n: n % 3, [0.4, 0.4, 0.2], [0.4, 0.4, 0.2], seed=7).map(lambda kind, n: n),
+    "resampled without a class": lambda ds: ds.range(10).rejection_resample(
+        lambda n: n % 2, [0.0, 1.0], [0.4, 0.6], seed=7).map(lambda kind, n: n),
+    "resampled, classes counted": lambda ds: ds.range(10).repeat(5).rejection_resample(
+        lambda n: n % 3, [0.2, 0.3, 0.5], seed=7).map(lambda kind, n: n).take(40),
+    "resampled after a shuffle": lambda ds: ds.range(10).shuffle(10, seed=1).rejection_resample(
+        lambda n: n % 3, [0.2, 0.3, 0.5], [0.4, 0.4, 0.2], seed=7).map(lambda kind, n: n),
+    "resampled by chance": lambda ds: ds.range(10).rejection_resample(
+        lambda n: n % 2, [0.0, 1.0], [0.5, 0.5]).map(lambda kind, n: n),
 }
 SEEDS = [seeds.UNSET, 5]
 ORDERS = {
@@ -94,6 +109,17 @@ ORDERS = {
     "sampled anew": ("56017238 56780123 05167283", "50678123 05126783 05126378"),
     "sampled without a seed": ("50167823 50167823 50167823", "50123678 50123678 50123678"),
     "sampled until one ends": ("56017235678012 560785601237 501230125678", "5067805126783 05167805678 012355601728"),
+    "numbers": ("5983 5983 5983", "2698 2698 2698"),
+    "numbers anew": ("1182 3267 6925", "0301 6749 8291"),
+    "numbers without a seed": ("2100 2100 2100", "0186 0186 0186"),
+    "resampled": ("205128 205128 205128", "0121528 0121528 0121528"),
+    "resampled, one reading": ("0123456789 0123456789 0123456789", "0123456789 0123456789 0123456789"),
+    "resampled without a class": ("13579 13579 13579", "13579 13579 13579"),
+    "resampled, classes counted": (
+        " ".join(["2041258132584567189012234456758289501273"] * 3),
+        " ".join(["0121425831452456787901822354815267894012"] * 3)),
+    "resampled after a shuffle": ("805952 255678 822765", "821243581 925784 085123"),
+    "resampled by chance": ("13579 13579 13579", "13579 13579 13579"),
 }
 
 

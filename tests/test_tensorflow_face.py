@@ -547,6 +547,14 @@ def test_numbers_of_datasets_are_tensors(tf: Any) -> None:
 
 
 @needs_keras
+def test_text_of_datasets_is_bytes_for_numpy(tf: Any) -> None:
+    texts = tf.data.Dataset.from_tensor_slices({"a": ["x", b"y", "x"], "b": [["u"], ["v"], ["w"]]})
+    assert [(item["a"], item["b"].tolist()) for item in texts.as_numpy_iterator()] == [
+        (b"x", [b"u"]), (b"y", [b"v"]), (b"x", [b"w"])]
+    assert [*texts.map(lambda item: item["a"]).unique().as_numpy_iterator()] == [b"x", b"y"]
+
+
+@needs_keras
 def test_a_tape_records_again_after_an_error_in_a_block_that_is_not_recorded(tf: Any) -> None:
     x = tf.constant(3.0)
     with tf.GradientTape() as tape:

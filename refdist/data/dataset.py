@@ -19,7 +19,7 @@ from refdist import errors, nest
 from refdist.array.backend import current_backend, scalar
 from refdist.core import checks
 from refdist.core.integers import integer
-from refdist.data import apart, files, functions, iterators, mixing, threads, transformations
+from refdist.data import apart, buckets, files, functions, iterators, mixing, resampling, threads, transformations
 from refdist.data.elements import (
     Numbers,
     Rows,
@@ -181,6 +181,30 @@ class Dataset:
         dataset = Dataset(Pipeline(lambda reading: iter(names[reading.shard::reading.num_shards]),
                                    Facts(len(names), TensorSpec((), object), files=len(names))))
         return dataset if shuffle is False else dataset.shuffle(len(names), seed)
+
+    @staticmethod
+    def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None,
+               name: str | None = None) -> Dataset:
+        """Random numbers without end: int64 scalars from 0 to below 2**32.
+
+        Args:
+            seed: makes the numbers the same in every run, and those that TensorFlow draws.
+            rerandomize_each_iteration: whether each iteration draws others.
+            name: without effect.
+
+        >>> from refdist.data import Dataset
+        >>> [int(number) for number in Dataset.random(seed=4).take(2)]
+        [3128586565, 2023892699]
+
+        Raises:
+            RD25: a seed that is not an integer.
+
+        Source: tf.data.Dataset.random.
+        """
+        first = None if seed is None else integer(seed, "seed", "Dataset.random")
+        seed_of = Seeds(first, bool(rerandomize_each_iteration))
+        return Dataset(Pipeline(lambda reading: map(np.int64, iterators.words(seed_of(reading))),
+                                Facts(INFINITE_CARDINALITY, TensorSpec((), np.int64)), sources=[seed_of]))
 
     # Several datasets.
 
@@ -470,6 +494,23 @@ class Dataset:
         """
         return self._after(transformations.skip(self._pipeline, count))
 
+    def unique(self, name: str | None = None) -> Dataset:
+        """The elements that have not come before.
+
+        Args:
+            name: without effect.
+
+        >>> from refdist.data import Dataset
+        >>> list(map(int, Dataset.from_tensor_slices([1, 37, 2, 37, 1]).unique()))
+        [1, 37, 2]
+
+        Raises:
+            RD25: elements of several arrays, or of another dtype than int32, int64 and text.
+
+        Source: tf.data.Dataset.unique.
+        """
+        return self._after(transformations.unique(self._pipeline))
+
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
         """Every `num_shards`-th element, beginning with number `index`.
 
@@ -663,7 +704,82 @@ class Dataset:
 
         def inner(element: object) -> Pipeline:
             return _dataset(method, iterators.apply(reduce_func, element))._pipeline
-        return self._after(functions.grouped(self._pipeline, key_func, inner, size_of, self._after))
+        return self._after(functions.grouped(self._pipeline, method, key_func, inner, size_of, self._after))
+
+    def bucket_by_sequence_length(self, element_length_func: Callable[..., object], bucket_boundaries: Sequence[int],
+                                  bucket_batch_sizes: Sequence[int], padded_shapes: object = None,
+                                  padding_values: object = None, pad_to_bucket_boundary: bool = False,
+                                  no_padding: bool = False, drop_remainder: bool = False,
+                                  name: str | None = None) -> Dataset:
+        """Batches of elements of similar length, each padded as by `padded_batch`.
+
+        Args:
+            element_length_func: takes an element, a tuple as several arguments, and returns its length, an integer.
+            bucket_boundaries: the lengths at which one bucket ends and the next begins, n ints.
+            bucket_batch_sizes: how many elements a batch of each bucket has, n + 1 ints.
+            padded_shapes, padding_values: as in `padded_batch`.
+            pad_to_bucket_boundary: whether the lengths that `padded_shapes` leaves open become the largest of the
+                bucket; without these shapes, the only length that the elements leave open.
+            no_padding: whether rows of one batch have one shape as they are.
+            drop_remainder: whether batches that are shorter at the end are dropped.
+            name: without effect.
+
+        >>> from refdist.data import Dataset
+        >>> words = Dataset.from_generator(lambda: iter([[1], [2, 3, 4], [5], [6, 7]]))
+        >>> batches = words.bucket_by_sequence_length(len, [2], [2, 2])
+        >>> [batch.tolist() for batch in batches]
+        [[[1], [5]], [[2, 3, 4], [6, 7, 0]]]
+
+        Raises:
+            RD25, RD34: bad arguments, or a function that does not return an integer; with `pad_to_bucket_boundary`
+                elements of the last bucket, or several open lengths without `padded_shapes`.
+            What `padded_batch` raises.
+
+        Source: tf.data.Dataset.bucket_by_sequence_length.
+        """
+        method = "bucket_by_sequence_length"
+        check_function(method, element_length_func)
+        ends = [count_of(method, "a number in bucket_boundaries", end) for end in bucket_boundaries]
+        sizes = [count_of(method, "a number in bucket_batch_sizes", size, 1) for size in bucket_batch_sizes]
+        if len(sizes) != len(ends) + 1:
+            raise errors.error("RD34", f"Dataset.{method}", f"there are {len(ends)} boundaries and {len(sizes)} sizes "
+                               "of batches", "Pass a size for each bucket, one more than boundaries.")
+
+        def inner(element: Any) -> Pipeline:
+            bucket, rows = int(element[0]), element[1]._pipeline
+            if no_padding:
+                return transformations.batch(rows, sizes[bucket], drop_remainder)
+            shapes = (buckets.filled(padded_shapes, rows, ends, bucket) if pad_to_bucket_boundary else padded_shapes)
+            return transformations.padded_batch(rows, sizes[bucket], shapes, padding_values, drop_remainder)
+        return self._after(functions.grouped(
+            self._pipeline, method, partial(buckets.number_of, element_length_func, ends), inner,
+            lambda bucket: sizes[int(bucket)], self._after))
+
+    def rejection_resample(self, class_func: Callable[..., object], target_dist: npt.ArrayLike,
+                           initial_dist: npt.ArrayLike | None = None, seed: int | None = None,
+                           name: str | None = None) -> Dataset:
+        """Pairs of a class and an element, which are left out or repeated so that classes have another distribution.
+
+        Args:
+            class_func: takes an element, a tuple as several arguments, and returns its class, an int from 0.
+            target_dist: how frequent each class is to be, numbers of shape [n].
+            initial_dist: how frequent each class is, of shape [n]; None for counting them.
+            seed: makes the choices the same in every run, and those that TensorFlow makes.
+            name: without effect.
+
+        >>> from refdist.data import Dataset
+        >>> numbers = Dataset.range(8).rejection_resample(lambda n: n % 2, [0.0, 1.0], [0.5, 0.5])
+        >>> [(int(kind), int(number)) for kind, number in numbers]
+        [(1, 1), (1, 3), (1, 5), (1, 7)]
+
+        Raises:
+            RD25, RD34: distributions that are not, or of different lengths; a function that does not return a class.
+
+        Source: tf.data.Dataset.rejection_resample.
+        """
+        first = None if seed is None else integer(seed, "seed", "Dataset.rejection_resample")
+        return self._after(resampling.resampled(
+            self._pipeline, class_func, target_dist, initial_dist, Seeds(first, None), self._after))
 
     def apply(self, transformation_func: Callable[[Any], object]) -> Dataset:
         """The dataset that a function returns for this one.

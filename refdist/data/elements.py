@@ -101,6 +101,9 @@ def as_numpy_s(element: object) -> Any:
 
 
 def _as_numpy_s(leaf: Any) -> Any:
+    if texts.is_text(leaf):
+        text = texts.read(leaf)  # bytes for a program of tensors, whose text a `str` was
+        return np.array(text._read())[()] if isinstance(text, HoldsArray) else text
     if library_of(leaf) is None:
         return leaf
     array = to_numpy(leaf)

@@ -1,7 +1,9 @@
 """What TensorFlow keeps under `tf.data.experimental`."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
+
+import numpy.typing as npt
 
 from refdist import errors
 from refdist.core.integers import integer
@@ -12,7 +14,7 @@ from refdist.data.options import DistributeOptions
 from refdist.data.threads import AUTOTUNE
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "AutoShardPolicy", "DistributeOptions",
-           "assert_cardinality", "cardinality"]
+           "assert_cardinality", "bucket_by_sequence_length", "cardinality", "rejection_resample", "unique"]
 
 _T = TypeVar("_T")
 
@@ -61,6 +63,53 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset
             raise _differs(expected, f"only {count}")
 
     return lambda dataset: dataset._after(dataset._pipeline.select(counted, cardinality=expected))
+
+
+def bucket_by_sequence_length(element_length_func: Callable[..., object], bucket_boundaries: Sequence[int],
+                              bucket_batch_sizes: Sequence[int], padded_shapes: object = None,
+                              padding_values: object = None, pad_to_bucket_boundary: bool = False,
+                              no_padding: bool = False, drop_remainder: bool = False) -> Callable[[Dataset], Dataset]:
+    """`Dataset.bucket_by_sequence_length`, for `Dataset.apply`.
+
+    Args:
+        element_length_func, bucket_boundaries, bucket_batch_sizes, padded_shapes, padding_values: as there.
+        pad_to_bucket_boundary, no_padding, drop_remainder: as there.
+
+    Raises:
+        What the method raises, where it is applied.
+
+    Source: tf.data.experimental.bucket_by_sequence_length.
+    """
+    return lambda dataset: dataset.bucket_by_sequence_length(
+        element_length_func, bucket_boundaries, bucket_batch_sizes, padded_shapes, padding_values,
+        pad_to_bucket_boundary, no_padding, drop_remainder)
+
+
+def rejection_resample(class_func: Callable[..., object], target_dist: npt.ArrayLike,
+                       initial_dist: npt.ArrayLike | None = None, seed: int | None = None) -> Callable[
+                           [Dataset], Dataset]:
+    """`Dataset.rejection_resample`, for `Dataset.apply`.
+
+    Args:
+        class_func, target_dist, initial_dist, seed: as there.
+
+    Raises:
+        What the method raises, where it is applied.
+
+    Source: tf.data.experimental.rejection_resample.
+    """
+    return lambda dataset: dataset.rejection_resample(class_func, target_dist, initial_dist, seed)
+
+
+def unique() -> Callable[[Dataset], Dataset]:
+    """`Dataset.unique`, for `Dataset.apply`.
+
+    Raises:
+        What the method raises, where it is applied.
+
+    Source: tf.data.experimental.unique.
+    """
+    return lambda dataset: dataset.unique()
 
 
 def _differs(expected: int, number: str) -> Exception:

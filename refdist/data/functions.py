@@ -41,10 +41,10 @@ def mapped(pipeline: Pipeline, map_func: Callable[..., object], num_parallel_cal
         stream = pipeline.read(reading)
         results = (iterators.call("map", make, stream) if calls is None
                    else threads.map_in_threads(make, stream, calls))
-        return _alike(pipeline, "map", results)
+        return alike(pipeline, "map", results)
     known = pipeline.facts
     return pipeline.then(
-        read, known._replace(spec=lambda: _spec_made(pipeline, "map", make, dataset), certain=known.static),
+        read, known._replace(spec=lambda: spec_made(pipeline, "map", make, dataset), certain=known.static),
         pipeline.origin if pipeline.origin and pipeline.origin.single else None)  # rows move in a batch
 
 
@@ -81,9 +81,9 @@ def scan(pipeline: Pipeline, initial_state: object, scan_func: Callable[[Any, An
         return next(iterators.scan(state, scan_func, [element]))
 
     return pipeline.then(
-        lambda reading: _alike(pipeline, "scan", iterators.scan(state, scan_func, pipeline.read(reading))),
+        lambda reading: alike(pipeline, "scan", iterators.scan(state, scan_func, pipeline.read(reading))),
         pipeline.facts._replace(batch_size=None, static=False,
-                                spec=lambda: _spec_made(pipeline, "scan", first, dataset)))
+                                spec=lambda: spec_made(pipeline, "scan", first, dataset)))
 
 
 def interleaved(pipeline: Pipeline, method: str, inner: Callable[[object], Pipeline], cycle: int, block: int,
@@ -103,7 +103,7 @@ def interleaved(pipeline: Pipeline, method: str, inner: Callable[[object], Pipel
         outer = pipeline.read(reading) if reading.num_shards == 1 or pipeline.facts.file_count else iterators.part(
             pipeline.read(reading.whole), reading.shard, None, reading.num_shards)
         streams = (_noted(reading, opened).read(reading.whole) for opened in iterators.call(method, inner, outer))
-        return _alike(pipeline, method, iterators.interleave(streams, cycle, block))
+        return alike(pipeline, method, iterators.interleave(streams, cycle, block))
 
     def files() -> int:
         first = None if pipeline.facts.file_count else next(iterators.call(method, inner, pipeline.read(PEEK)), None)
@@ -113,22 +113,22 @@ def interleaved(pipeline: Pipeline, method: str, inner: Callable[[object], Pipel
         return count if count >= 0 else sys.maxsize
 
     def element_spec() -> object:
-        return _spec_made(pipeline, method, lambda element: dataset(inner(element)), dataset).element_spec
+        return spec_made(pipeline, method, lambda element: dataset(inner(element)), dataset).element_spec
     return pipeline.then(read, Facts(spec=element_spec, files=pipeline.facts.files or files))
 
 
-def grouped(pipeline: Pipeline, key_func: Callable[..., object], inner: Callable[[object], Pipeline],
+def grouped(pipeline: Pipeline, method: str, key_func: Callable[..., object], inner: Callable[[object], Pipeline],
             size_of: Callable[[np.int64], int], dataset: MakesDataset) -> Pipeline:
-    """`Dataset.group_by_window`.
+    """`Dataset.group_by_window` and `Dataset.bucket_by_sequence_length`.
 
     Args:
         pipeline: the elements.
+        method: the name of the method.
         key_func: from an element to its key.
         inner: from a key and a dataset of elements with that key to the pipeline that is read for them.
         size_of: how many elements with a key are read together.
         dataset: makes a dataset of a pipeline.
     """
-    method = "group_by_window"
     key_of = partial(iterators.integer_of, method, "key_func", key_func)
 
     def of_group(pair: tuple[np.int64, list[object]]) -> Pipeline:
@@ -139,13 +139,13 @@ def grouped(pipeline: Pipeline, key_func: Callable[..., object], inner: Callable
     def read(reading: Reading) -> Iterator[object]:
         groups = iterators.group(zip_keys(pipeline.read(reading)), size_of)
         streams = (_noted(reading, opened).read(reading.whole) for opened in map(of_group, groups))
-        return _alike(pipeline, method, chain.from_iterable(streams))
+        return alike(pipeline, method, chain.from_iterable(streams))
 
     def zip_keys(stream: Iterable[object]) -> Iterator[tuple[np.int64, object]]:
         return iterators.call(method, lambda element: (key_of(element), element), stream)
 
     def element_spec() -> object:
-        return _spec_made(pipeline, method, lambda element: dataset(of_group((key_of(element), [element]))),
+        return spec_made(pipeline, method, lambda element: dataset(of_group((key_of(element), [element]))),
                           dataset).element_spec
     return pipeline.then(read, Facts(spec=element_spec))
 
@@ -165,12 +165,21 @@ def _judged(stream: Iterable[object], method: str, predicate: Callable[..., obje
         yield element, bool(kept)
 
 
-def _alike(pipeline: Pipeline, method: str, results: Iterable[object]) -> Iterator[object]:
+def alike(pipeline: Pipeline, method: str, results: Iterable[object]) -> Iterator[object]:
+    """What a function returned for the elements of a pipeline, while all of it has one structure and its dtypes.
+
+    Raises:
+        RD26: another structure or dtype, or another rank where ranks are known.
+    """
     return iterators.alike(method, results, lambda: is_ranked(pipeline.element_spec))
 
 
-def _spec_made(pipeline: Pipeline, method: str, make: Callable[[Any], object], dataset: MakesDataset) -> Any:
-    # The spec of what a function returns: for the first element, or for zeros if the dataset is empty.
+def spec_made(pipeline: Pipeline, method: str, make: Callable[[Any], object], dataset: MakesDataset) -> Any:
+    """The spec of what `make` returns: for the first element, or for zeros if the dataset is empty.
+
+    Raises:
+        RD29: it is empty, and `make` does not take zeros.
+    """
     for returned in iterators.call(method, make, pipeline.read(PEEK)):
         return made(spec_of(returned), is_ranked(pipeline.element_spec))
     zeros = nest.map_structure(partial(_zeros, dataset), pipeline.element_spec)

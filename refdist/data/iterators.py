@@ -11,9 +11,10 @@ import numpy as np
 
 from refdist import errors, nest
 from refdist.array import philox
-from refdist.array.convert import to_numpy
+from refdist.array.convert import to_array, to_numpy
 from refdist.data import elements
 from refdist.data.position import stream_of
+from refdist.data.spec import TensorSpec, spec_of
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -214,13 +215,57 @@ def integer_of(method: str, name: str, function: Callable[..., object], argument
         argument: an element or a key.
 
     Raises:
-        RD34: it returned something else.
+        RD25, RD34: it returned something else.
     """
-    number = to_numpy(apply(function, argument))
+    return as_integer(method, name, apply(function, argument))
+
+
+def as_integer(method: str, name: str, returned: object) -> np.int64:
+    """What a function of the program returned, as an integer.
+
+    Args:
+        method, name: of which the function is an argument, and its name there.
+        returned: by the function.
+
+    Raises:
+        RD25, RD34: it is none.
+    """
+    number = to_numpy(to_array(returned, None, f"what {name} returned", f"Dataset.{method}"))
     if number.dtype.kind not in "iu" or number.ndim:
         raise errors.error("RD34", f"Dataset.{method}", f"{name} returned an array of shape {number.shape} and dtype "
                            f"{number.dtype}", "Return an integer, for example `tf.cast(x % 2, tf.int64)`.")
     return np.int64(number)
+
+
+def unique(stream: Iterable[_T]) -> Iterator[_T]:
+    """Yields elements of one array each that have not come before.
+
+    Raises:
+        RD25: another element.
+    """
+    seen = set()
+    for element in stream:
+        leaf = the_only_array(spec_of(element), element)
+        key = leaf if isinstance(leaf, (str, bytes)) else (np.shape(leaf), *np.asarray(to_numpy(leaf)).flat)
+        key = key.encode() if isinstance(key, str) else key
+        if key not in seen:
+            seen.add(key)
+            yield element
+
+
+def the_only_array(spec: object, element: object) -> Any:
+    """The leaf of an element for `Dataset.unique`; of the spec itself, its leaf.
+
+    Raises:
+        RD25: there are several, or it has another dtype than int32, int64 and text.
+    """
+    leaves = nest.flatten(spec)
+    fits = len(leaves) == 1 and isinstance(leaves[0], TensorSpec) and (
+        leaves[0].dtype.kind in "USO" or leaves[0].dtype in (np.int32, np.int64))
+    if not fits:
+        raise errors.error("RD25", "Dataset.unique", f"the elements are {spec}",
+                           "Let each be one array of int32, int64 or text.", kind=errors.InvalidTypeError)
+    return nest.flatten(element)[0]
 
 
 def call(method: str, make: Callable[[_T], _U], stream: Iterable[_T]) -> Iterator[_U]:
@@ -337,11 +382,29 @@ def chosen(streams: list[Iterator[_T]], choices: Iterable[Any], stop: bool) -> I
                 return
 
 
+def words(seed: int) -> Iterator[int]:
+    """Yields random ints below 2**32, those of TensorFlow."""
+    return philox.words(*stream_of(seed))
+
+
 def draw(weights: list[float], seed: int) -> Iterator[int]:
     """Yields indices of weights at random, each as often as its weight says, in TensorFlow's order."""
-    logits = np.log(np.asarray(weights, np.float32)).astype(np.float64)
-    sums = np.cumsum(np.exp(logits - logits.max()))
-    words = philox.words(*stream_of(seed))
-    while True:
-        place = philox.mixed(next(words), next(words))
-        yield int(np.searchsorted(sums, philox.uniform(*place, 1, np.dtype(np.float64))[0] * sums[-1], "right"))
+    return _drawn(itertools.repeat(_sums(weights)), seed)
+
+
+def draw_each(weights: Iterable[list[Any]], seed: int) -> Iterator[int]:
+    """As `draw`, with other weights for each."""
+    return _drawn(map(_sums, weights), seed)
+
+
+def _sums(weights: list[Any]) -> Any:
+    with np.errstate(divide="ignore"):
+        logits = np.log(np.asarray(weights, np.float32)).astype(np.float64)
+    return np.cumsum(np.exp(logits - logits.max()))
+
+
+def _drawn(sums: Iterable[Any], seed: int) -> Iterator[int]:
+    numbers = words(seed)
+    for each in sums:
+        place = philox.mixed(next(numbers), next(numbers))
+        yield int(np.searchsorted(each, philox.uniform(*place, 1, np.dtype(np.float64))[0] * each[-1], "right"))

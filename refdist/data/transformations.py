@@ -155,6 +155,14 @@ def repeat(pipeline: Pipeline, count: int | None) -> Pipeline:
     return repeated
 
 
+def unique(pipeline: Pipeline) -> Pipeline:
+    """`Dataset.unique`."""
+    if not callable(pipeline.facts.spec):
+        iterators.the_only_array(pipeline.facts.spec, pipeline.facts.spec)
+    return pipeline.then(lambda reading: iterators.unique(pipeline.read(reading)),
+                         pipeline.same_facts()._replace(cardinality=UNKNOWN_CARDINALITY))
+
+
 def take(pipeline: Pipeline, count: int) -> Pipeline:
     """`Dataset.take`."""
     count = count_of("take", "count", count)
