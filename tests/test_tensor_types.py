@@ -68,7 +68,7 @@ def test_an_array_of_jax_keeps_the_type_of_what_it_was_made_of() -> None:
 
     def step(x: Any) -> None:
         array = jnp.asarray(x.numpy().mean())
-        kinds.extend(refdist.replica_type(value).of for value in (array, array + 0, jnp.asarray(0.25)))
+        kinds.extend(refdist.replica_type(value).of for value in (array, array.view(int), jnp.asarray(0.25)))
 
     each(step)
     assert kinds == [Of.MEAN, Of.UNKNOWN, Of.UNKNOWN] * 4
@@ -354,17 +354,6 @@ def test_a_tensor_is_pytorchs_own() -> None:
         return x
 
     each(step)
-
-
-def test_what_jax_computes_is_unknown_and_never_warned_of() -> None:
-    jax: Any = pytest.importorskip("jax", reason="JAX is not installed", exc_type=ImportError)
-
-    def step(x: Any) -> Any:
-        gradient = jax.grad(lambda w: ((jax.numpy.asarray(x.numpy()) @ w) ** 2).mean())(jax.numpy.ones(3))
-        assert type_of(gradient).of is Of.UNKNOWN
-        return replica().all_reduce("SUM", gradient)
-
-    assert findings(lambda: each(step)) == []
 
 
 def test_right_training_with_a_tape_and_an_optimizer_of_keras_is_left_alone() -> None:

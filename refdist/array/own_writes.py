@@ -8,12 +8,12 @@ weights of all replicas are compared: a program that averages them by other mean
 from __future__ import annotations
 
 import weakref
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 from refdist import journal
 from refdist.array.convert import on_host
-from refdist.array.replica_types import ReplicaType, own_write
+from refdist.array.replica_types import Frame, ReplicaType, own_write
 from refdist.core import call_site, context_stack, remarks
 from refdist.core.rules.replica_types import Of
 from refdist.runtime import Field
@@ -36,7 +36,7 @@ class _Writes:
 _writes: Field[dict[tuple[int, int], _Writes]] = Field("where replicas have written weights of their own", dict)
 
 
-def note(frame: FrameType, target: Any, kind: ReplicaType) -> None:
+def note(frame: Frame, target: Any, kind: ReplicaType) -> None:
     """Notes that a replica has changed an array in place by a value with this type.
 
     Args:

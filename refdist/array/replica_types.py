@@ -23,9 +23,9 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -51,6 +51,23 @@ _NUMERIC = "".join(np.typecodes[name] for name in ("AllInteger", "AllFloat")) + 
 _KEPT = 10_000  # types; when there are more, because numbers change in every step, all are derived anew
 
 
+class Frame(Protocol):
+    """Where the program computes something: a frame, or what is kept of one."""
+
+    @property
+    def f_code(self) -> CodeType: ...
+    @property
+    def f_lasti(self) -> int: ...
+    @property
+    def f_locals(self) -> dict[str, Any]: ...
+    @property
+    def f_globals(self) -> dict[str, Any]: ...
+    @property
+    def f_lineno(self) -> int: ...
+    @property
+    def f_back(self) -> FrameType | None: ...
+
+
 class ReplicaType:
     """What a value is to the other replicas, and how it came about.
 
@@ -70,7 +87,7 @@ class ReplicaType:
     __slots__ = ("_at", "_before", "_code", "_length", "_step", "back", "captured", "lengths", "numbers", "of",
                  "per_row", "reduced", "rows", "variable")
 
-    def __init__(self, of: Of, step: str, frame: FrameType | None = None, before: ReplicaType | None = None,
+    def __init__(self, of: Of, step: str, frame: Frame | None = None, before: ReplicaType | None = None,
                  rows: int | None = None, back: int = 0, numbers: Numbers = (),
                  reduced: bool = False, variable: str = "", per_row: int = 1, captured: int = 0,
                  lengths: int = 0) -> None:
@@ -114,6 +131,12 @@ class ReplicaType:
             here = here._before
 
     @property
+    def facts(self) -> tuple[Hashable, ...]:
+        """What has to be alike where several are to count as one; numbers where they may tell a mean from a sum."""
+        return (self.of, self.rows, self.back, self.reduced, self.variable, self.per_row, self.captured, self.lengths,
+                self.numbers if self.of is not Of.MEAN else ())
+
+    @property
     def meaning(self) -> str:
         """What it is, in words."""
         if self.of is Of.PART:
@@ -129,7 +152,7 @@ UNKNOWN = ReplicaType(Of.UNKNOWN, "")
 # Of what was filled with zeros: what is added to it first decides.
 ZEROS = ReplicaType(Of.UNKNOWN, "")
 # What is told where a replica changes an array of the program by a value with a type (`own_writes.note`).
-own_write: Late[Callable[[FrameType, Any, ReplicaType], None]] = Late()
+own_write: Late[Callable[[Frame, Any, ReplicaType], None]] = Late()
 # By what they were derived from.
 _kept: dict[Hashable, ReplicaType] = {}
 
@@ -194,7 +217,7 @@ def has_type(value: object) -> bool:
 
 def type_of(value: object) -> ReplicaType:
     """What is known of a value."""
-    if isinstance(value, (Typed, _Scalar)):
+    if isinstance(value, (Typed, _Scalar, Described)):
         return value._type
     beside = _kept_beside(type(value))
     return UNKNOWN if beside is None else beside.get(value, UNKNOWN)
@@ -298,7 +321,7 @@ class Typed(np.ndarray):
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name
         kind = self._type
-        return typed(self.view(np.ndarray).T, _moved(kind, self.ndim - kind.back + 1) if kind.of is Of.ROWS else kind)
+        return typed(self.view(np.ndarray).T, moved(kind, self.ndim - kind.back + 1) if kind.of is Of.ROWS else kind)
 
     def transpose(self, *axes: Any) -> Any:
         return _transpose(self, None if not axes else axes[0] if len(axes) == 1 else axes)
@@ -411,14 +434,27 @@ _SCALARS: dict[type, Any] = {base: _scalar_class(base) for base in (
     np.uint64, np.complex64, np.complex128)}
 
 
+# The classes of what has a type, each with that of what it is without.
+TYPED: Mapping[type, type] = {Typed: np.ndarray, **{with_type: base for base, with_type in _SCALARS.items()}}
 _COMPUTED = frozenset((np.ndarray, Typed, int, float, *_SCALARS, *_SCALARS.values()))
+
+
+class Described:
+    """What there is to know of an array that is not at hand, as within a function that is compiled."""
+
+    __slots__ = ("_type", "ndim", "shape")
+
+    def __init__(self, kind: ReplicaType, shape: tuple[int, ...]) -> None:
+        self._type = kind
+        self.shape = shape
+        self.ndim = len(shape)
 
 
 # --- Operations ----------------------------------------------------------------------------------------------
 
 
-def program(frame: FrameType) -> FrameType:
-    """The frame of the program that led to this one, whatever of refdist, NumPy, PyTorch and Keras lies between."""
+def program(frame: Frame) -> Frame:
+    """The frame of the program that led to this one, whatever of refdist and of the libraries lies between."""
     while _is_between(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
         frame = frame.f_back
     return frame
@@ -431,7 +467,7 @@ def _call(function: Any, args: Any, options: Any) -> Any: return function(*args,
 _calls: dict[tuple[int, int], tuple[Callable[[Any, Any, Any], Any], CodeType]] = {}
 
 
-def computing(frame: FrameType) -> Callable[[Any, Any, Any], Any]:
+def computing(frame: Frame) -> Callable[[Any, Any, Any], Any]:
     """What calls a function for the program, so that a warning of NumPy's or PyTorch's has the program's line."""
     known = _calls.get((id(frame.f_code), frame.f_lasti))
     if known is None and _is_between(frame.f_globals.get("__name__", "")):  # which has none of its own
@@ -448,7 +484,7 @@ def computing(frame: FrameType) -> Callable[[Any, Any, Any], Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _is_between(module: str) -> bool:
-    return module.partition(".")[0] in ("numpy", "torch", "keras") or call_site.is_ours(module)
+    return module.partition(".")[0] in ("numpy", "torch", "keras", "jax", "optax", "flax") or call_site.is_ours(module)
 
 
 def _all_plain(value: Any) -> Any:
@@ -537,13 +573,13 @@ def _computes_itself(value: Any) -> bool:
     return not isinstance(value, (np.ndarray, np.generic, int, float)) and hasattr(value, "__array_ufunc__")
 
 
-def _derived(frame: FrameType, key: list[Hashable], inputs: Sequence[Any], result: Any) -> ReplicaType:
+def _derived(frame: Frame, key: list[Hashable], inputs: Sequence[Any], result: Any) -> ReplicaType:
     frame = program(frame)
     fixed = (*key[:-1], (id(frame.f_code), frame.f_lasti))
     return _kept.get(fixed) or _keep(fixed, _by_table(frame, key[0], inputs, result))
 
 
-def _by_table(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
+def _by_table(frame: Frame, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
     return product(frame, inputs, result) if ufunc is np.matmul else _elementwise(frame, ufunc, inputs, result)
 
 
@@ -553,13 +589,13 @@ def _of_operand(value: Any) -> Operand:
     return Plain.NUMBER if number else kind.of
 
 
-def _elementwise(frame: FrameType, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
+def _elementwise(frame: Frame, ufunc: Any, inputs: Sequence[Any], result: Any) -> ReplicaType:
     if ufunc in _KEEPING:
         return type_of(inputs[0])
     return combined(frame, _OPERATIONS.get(ufunc, Operation.OTHER), ufunc.__name__, inputs, result)
 
 
-def combined(frame: FrameType, operation: Operation, step: str, inputs: Sequence[Any], result: Any) -> ReplicaType:
+def combined(frame: Frame, operation: Operation, step: str, inputs: Sequence[Any], result: Any) -> ReplicaType:
     """The type of what an operation on items gives."""
     kinds = [type_of(operand) for operand in inputs]
     if len(inputs) == 2:
@@ -574,19 +610,23 @@ def combined(frame: FrameType, operation: Operation, step: str, inputs: Sequence
     if len(inputs) == 1:
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
-        of = _together(operation, *map(_of_operand, inputs))
-    return _from(frame, of, kinds, step, result, _numbers(frame, inputs, kinds, operation))
+        of = together(operation, *map(_of_operand, inputs))
+    return made_of(frame, of, kinds, step, result, numbers_of(frame, inputs, kinds, operation))
 
 
-def _together(operation: Operation, first: Operand, second: Operand, *more: Operand) -> Of:
+def together(operation: Operation, first: Operand, second: Operand, *more: Operand) -> Of:
+    """What an operation on items makes of two or more operands, by the tables."""
     of = COMBINED[operation][first].get(second, Of.UNKNOWN)
-    return _together(operation, of, *more) if more else of
+    return together(operation, of, *more) if more else of
 
 
-def _numbers(frame: FrameType, inputs: Sequence[Any], kinds: Sequence[ReplicaType],
+def numbers_of(frame: Frame, inputs: Sequence[Any], kinds: Sequence[ReplicaType],
              operation: Operation) -> tuple[Numbers, int] | None:
-    # The numbers of all operands and among them, and how many divide by the number of rows; None for too many, or none
-    # that can be compared.
+    """The numbers of all operands and among them, and how many of these divide by the number of rows.
+
+    Returns:
+        None for too many, or where one cannot be compared.
+    """
     numbers: Numbers = ()
     lengths = 0
     for operand, kind in zip(inputs, kinds, strict=True):
@@ -607,7 +647,7 @@ def _numbers(frame: FrameType, inputs: Sequence[Any], kinds: Sequence[ReplicaTyp
     return (numbers, lengths) if len(numbers) <= _NUMBERS else None
 
 
-def _divided_by_rows(frame: FrameType, number: float, kinds: Sequence[ReplicaType],
+def _divided_by_rows(frame: Frame, number: float, kinds: Sequence[ReplicaType],
                      operation: Operation) -> int | None:
     # The number of rows by which this divides, by the program's text, as in `g / len(x)`, `g / x.size`, `2 / n * g`;
     # None for none.
@@ -627,9 +667,16 @@ def _divided_by_rows(frame: FrameType, number: float, kinds: Sequence[ReplicaTyp
     return kind.rows if divisors.is_by_size(place) else None
 
 
-def _from(frame: FrameType, of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
+def made_of(frame: Frame, of: Of, kinds: Iterable[ReplicaType], step: str, result: Any,
           numbers: tuple[Numbers, int] | None, back: int | None = None) -> ReplicaType:
-    # The type of a result, where the operands agree in what it says of the rows.
+    """The type of a result, where the operands agree in what it says of the rows.
+
+    Args:
+        of: what it is by the tables.
+        kinds: of the operands.
+        numbers: as `numbers_of` returns them.
+        back: where the rows of the result lie; None for where those of the operands do.
+    """
     known = [kind for kind in kinds if kind.of is not Of.UNKNOWN]
     if of is Of.UNKNOWN or numbers is None or not known:
         return UNKNOWN
@@ -654,26 +701,26 @@ def _all_captured(kinds: Sequence[ReplicaType]) -> int:
     return hash(tuple(captured)) if len(captured) > 1 else sum(captured)
 
 
-def product(frame: FrameType, inputs: Sequence[Any], result: Any) -> ReplicaType:
+def product(frame: Frame, inputs: Sequence[Any], result: Any) -> ReplicaType:
     """Of a matrix product, which sums along the last axis of the first operand, and the last but one of the second."""
     first, second = (type_of(operand) for operand in inputs)
-    numbers = _numbers(frame, inputs, (first, second), Operation.MULTIPLY)
+    numbers = numbers_of(frame, inputs, (first, second), Operation.MULTIPLY)
     along_second = 1 if np.ndim(inputs[1]) == 1 else 2
     if first.of is Of.ROWS and second.of is Of.ROWS:
         if first.back == 1 and second.back == along_second and first.rows == second.rows:
-            return _from(frame, ALONG[Of.ROWS][Along.SUM_OF_ROWS], (first, second), "matmul", result, numbers)
-        return _from(frame, Of.DIFFERS, (first, second), "matmul", result, numbers)
+            return made_of(frame, ALONG[Of.ROWS][Along.SUM_OF_ROWS], (first, second), "matmul", result, numbers)
+        return made_of(frame, Of.DIFFERS, (first, second), "matmul", result, numbers)
     if first.of is Of.ROWS:
         back = first.back - (along_second == 1)
-        return _from(frame, Of.ROWS if first.back > 1 else Of.DIFFERS, (first,), "matmul", result, numbers, back)
+        return made_of(frame, Of.ROWS if first.back > 1 else Of.DIFFERS, (first,), "matmul", result, numbers, back)
     if second.of is Of.ROWS:
         keeps = second.back == 1 and along_second == 2
-        return _from(frame, Of.ROWS if keeps else Of.DIFFERS, (second,), "matmul", result, numbers, 1)
-    of = _together(Operation.MULTIPLY, *map(_of_operand, inputs))
-    return _from(frame, of, (first, second), "matmul", result, numbers)
+        return made_of(frame, Of.ROWS if keeps else Of.DIFFERS, (second,), "matmul", result, numbers, 1)
+    of = together(Operation.MULTIPLY, *map(_of_operand, inputs))
+    return made_of(frame, of, (first, second), "matmul", result, numbers)
 
 
-def along(frame: FrameType, array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> ReplicaType:
+def along(frame: Frame, array: Any, how: Along, axis: Any, keepdims: bool, step: str) -> ReplicaType:
     """Of a sum, mean or the like of one array, along these axes."""
     kind = type_of(array)
     if kind.of is Of.UNKNOWN:
@@ -690,7 +737,7 @@ def _reduced(frame: FrameType, ufunc: np.ufunc, array: Typed, axis: Any, dtype: 
     return typed(reduced, along(frame, array, how, axis, keepdims is True, step))
 
 
-def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any, keepdims: bool,
+def _fewer(frame: Frame, kind: ReplicaType, ndim: int, how: Along, axis: Any, keepdims: bool,
            step: str) -> ReplicaType:
     numbers = axis if isinstance(axis, tuple) else (axis,)
     axes = set(range(ndim)) if axis is None else {number % ndim for number in numbers}
@@ -708,19 +755,25 @@ def _fewer(frame: FrameType, kind: ReplicaType, ndim: int, how: Along, axis: Any
                        kind.variable, kind.per_row, kind.captured, kind.lengths)
 
 
-def _moved(kind: ReplicaType, back: int) -> ReplicaType:
-    # With the rows along another axis, or along none that is known.
+def changed(kind: ReplicaType, **attributes: Any) -> ReplicaType:
+    """The same type with other attributes."""
+    other = copy.copy(kind)
+    for name, value in attributes.items():
+        setattr(other, name, value)
+    return other
+
+
+def moved(kind: ReplicaType, back: int) -> ReplicaType:
+    """With the rows along another axis, or (0) along none that is known."""
     if kind.of is not Of.ROWS or back == kind.back:
         return kind
     key = kind, back
     if key not in _kept:
-        moved = copy.copy(kind)
-        moved.of, moved.back = Of.ROWS if back else Of.DIFFERS, back
-        _keep(key, moved)
+        _keep(key, changed(kind, of=Of.ROWS if back else Of.DIFFERS, back=back))
     return _kept[key]
 
 
-def chosen(frame: FrameType, array: Any, key: Any, taken: Any) -> ReplicaType:
+def chosen(frame: Frame, array: Any, key: Any, taken: Any) -> ReplicaType:
     """Of `array[key]`, which is `taken`."""
     kind, ndim = type_of(array), array.ndim
     if kind.of is Of.SAME:
@@ -736,7 +789,7 @@ def chosen(frame: FrameType, array: Any, key: Any, taken: Any) -> ReplicaType:
     used = sum(part is not None for part in parts)
     parts += [slice(None)] * (ndim - used)
     if len(parts) != ndim + sum(part is None for part in parts):
-        return _moved(kind, 0)
+        return moved(kind, 0)
     row_axis, axis, back, reached = ndim - kind.back, 0, 0, False
     row_key: Any = None
     for part in parts:
@@ -749,13 +802,13 @@ def chosen(frame: FrameType, array: Any, key: Any, taken: Any) -> ReplicaType:
     if len(arrays) > 1:
         # One item of each row, as in p[np.arange(n), labels].
         aligned = row_axis == 0 and len(arrays) == ndim and all(_shape(part) == (kind.rows,) for part in arrays)
-        return _moved(kind, taken.ndim if aligned else 0)
+        return moved(kind, taken.ndim if aligned else 0)
     if isinstance(row_key, slice) and row_key == slice(None):
-        return _moved(kind, 0 if arrays else back)
+        return moved(kind, 0 if arrays else back)
     if row_axis == 0 and key is row_key and _is_mask(key):  # of some leading axes, as losses[mask] of each token
         back = taken.ndim
     elif not (isinstance(row_key, slice) or (has_type(row_key) and row_key.ndim == 1)) or not 0 < back <= taken.ndim:
-        return _moved(kind, 0)
+        return moved(kind, 0)
     return ReplicaType(Of.ROWS, "some of the rows", program(frame), kind, taken.shape[taken.ndim - back], back,
                        kind.numbers, captured=kind.captured, lengths=kind.lengths)
 
@@ -768,9 +821,7 @@ def _items_of_the_same(kind: ReplicaType, key: tuple[Any, ...]) -> ReplicaType:
         return UNKNOWN
     known = kind, repr(key)
     if known not in _kept:
-        items = copy.copy(kind)
-        items.captured = hash((kind.captured, known[1]))
-        _keep(known, items)
+        _keep(known, changed(kind, captured=hash((kind.captured, known[1]))))
     return _kept[known]
 
 
@@ -800,7 +851,7 @@ def _is_mask(key: Any) -> bool:
 def transposed(array: Any, order: Sequence[int]) -> ReplicaType:
     """Of the same items with the axes in this order."""
     kind, ndim = type_of(array), len(order)
-    return _moved(kind, ndim - order.index(ndim - kind.back)) if kind.of is Of.ROWS else kind
+    return moved(kind, ndim - order.index(ndim - kind.back)) if kind.of is Of.ROWS else kind
 
 
 def _transpose(a: Any, axes: Any = None) -> Any:
@@ -810,7 +861,7 @@ def _transpose(a: Any, axes: Any = None) -> Any:
     return typed(turned, transposed(a, order))
 
 
-def gradient(frame: FrameType, kind: ReplicaType) -> ReplicaType:
+def gradient(frame: Frame, kind: ReplicaType) -> ReplicaType:
     """Of the gradient of what has this type, by what is the same on all replicas."""
     if kind is UNKNOWN:
         return UNKNOWN
@@ -822,18 +873,16 @@ def reshaped(array: Any, shape: Sequence[int]) -> ReplicaType:
     """Of the same items in another shape."""
     kind = type_of(array)
     if kind.of is not Of.ROWS or not shape or np.ndim(array) != kind.back:
-        return _moved(kind, 0)
+        return moved(kind, 0)
     if shape[0] == kind.rows:
-        return _moved(kind, len(shape))
+        return moved(kind, len(shape))
     of_dataset = (kind.rows or 0) // kind.per_row
     if not of_dataset or shape[0] % of_dataset:
-        return _moved(kind, 0)
+        return moved(kind, 0)
     # The items of each row follow one another: (rows, tokens, 5) as (rows * tokens, 5), and back.
     key = kind, len(shape), shape[0]
     if key not in _kept:
-        cut = copy.copy(_moved(kind, len(shape)))
-        cut.rows, cut.per_row = shape[0], shape[0] // of_dataset
-        _keep(key, cut)
+        _keep(key, changed(moved(kind, len(shape)), rows=shape[0], per_row=shape[0] // of_dataset))
     return _kept[key]
 
 
@@ -925,7 +974,7 @@ def _einsum(*operands: Any, **options: Any) -> Any:
     of = Of.ROWS if kept else ALONG[Of.ROWS][Along.SUM_OF_ROWS]
     known = [kind for kind in kinds if kind.of is Of.ROWS]
     numbers = sum((kind.numbers for kind in known), ()), sum(kind.lengths for kind in known)
-    return typed(product, _from(frame, of, kinds, "einsum", product, numbers,
+    return typed(product, made_of(frame, of, kinds, "einsum", product, numbers,
                               len(result) - result.index(letter) if kept else None))
 
 
@@ -940,26 +989,18 @@ def _where(condition: Any, *values: Any) -> Any:
     return typed(selected, _elementwise(program(sys._getframe(1)), np.where, inputs, selected)) if values else selected
 
 
-def _facts(kind: ReplicaType) -> tuple[Hashable, ...]:
-    # What has to be alike; numbers where they may tell a mean from a sum.
-    return (kind.of, kind.rows, kind.reduced, kind.variable, kind.per_row, kind.captured, kind.lengths,
-            kind.numbers if kind.of is not Of.MEAN else ())
-
-
 def of_items(values: Sequence[Any]) -> ReplicaType:
     """Of an array of several values, none of which is something for each row, where all are known and alike."""
     first = type_of_contribution(values[0]) if values else UNKNOWN
     if first.of not in (Of.SAME, Of.SUM, Of.MEAN):  # as of nearly all lists, which may be long
         return UNKNOWN
     kinds = [type_of_contribution(value) for value in values]
-    if any(_facts(kind) != _facts(first) for kind in kinds):
+    if any(kind.facts != first.facts for kind in kinds):
         return UNKNOWN
     numbers: Numbers = tuple(dict.fromkeys(number for kind in kinds for number in kind.numbers))
     if numbers == first.numbers or first.of is not Of.MEAN:
         return first
-    together = copy.copy(first)
-    together.numbers = numbers
-    return together
+    return changed(first, numbers=numbers)
 
 
 def of_converted(value: Any) -> ReplicaType:

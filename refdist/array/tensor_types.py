@@ -6,17 +6,15 @@ beside the tensors, by weak references: a tensor is PyTorch's own, is saved as b
 
 The gradient of a sum over rows is a sum over rows, and that of a mean is a mean; so a gradient by what is the same on
 all replicas, or by a tensor that has nothing to do with the rows, has the type of the loss.  A function that has no
-rule here gives what is unknown, and so does whatever PyTorch was not yet imported for when the replica began.  Arrays
-of JAX have types where they are results of collectives or `jnp.asarray` of what has one; what JAX computes is unknown.
+rule here gives what is unknown, and so does whatever PyTorch was not yet imported for when the replica began.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-import weakref
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import lru_cache
 from importlib import import_module
 from types import FrameType
@@ -24,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from refdist.array import jax_types
 from refdist.array.replica_types import (
     UNKNOWN,
     ZEROS,
+    Frame,
     ReplicaType,
     along,
     chosen,
@@ -118,43 +118,32 @@ _parameters: MutableMapping[Any, tuple[int, int, ReplicaType]] = {}
 _numbers = itertools.count(1)
 
 
-class _ByIdentity(MutableMapping[Any, ReplicaType]):
-    """The types of arrays that cannot be keys, as those of JAX: each as long as the array is there."""
-
-    def __init__(self) -> None:
-        self._kinds: dict[int, tuple[weakref.ref[Any], ReplicaType]] = {}
-
-    def __getitem__(self, array: Any) -> ReplicaType:
-        return self._kinds[id(array)][1]
-
-    def __setitem__(self, array: Any, kind: ReplicaType) -> None:
-        number = id(array)
-        self._kinds[number] = weakref.ref(array, lambda _: self._kinds.pop(number, None)), kind
-
-    def __delitem__(self, array: Any) -> None:
-        del self._kinds[id(array)]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (array for known, _ in self._kinds.values() if (array := known()) is not None)
-
-    def __len__(self) -> int:
-        return len(self._kinds)
-
-
 @lru_cache(maxsize=1)
 def _keep_types_of_jax(numpy: Any) -> None:
-    # Its arrays never change; what is computed of them has no type.
-    keep_types_of(type(numpy.zeros(())), _ByIdentity())
+    jax_types.keep_types(numpy)
     keep_through(numpy, "array", "asarray")
 
 
 def mode() -> Callable[[], AbstractContextManager[object]]:
-    """Returns the context manager in which a replica runs, so that types of PyTorch's results are followed."""
+    """Returns the context manager in which a replica runs, so that types of what libraries compute are followed."""
     keep_through(np, "array", "asarray", "ascontiguousarray")
     if "jax.numpy" in sys.modules and hasattr(sys.modules["jax.numpy"], "asarray"):
         _keep_types_of_jax(sys.modules["jax.numpy"])
-    torch = sys.modules.get("torch")
-    return nullcontext if torch is None or not hasattr(torch, "overrides") else _mode(torch)
+    jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
+    following = [] if not hasattr(jax, "numpy") else [jax_types.following(jax)]
+    if hasattr(torch, "overrides"):
+        following.append(_mode(torch))
+    return _all([enter for enter in following if enter is not None])
+
+
+def _all(modes: Sequence[Callable[[], AbstractContextManager[object]]]) -> Callable[[], AbstractContextManager[object]]:
+    # All of these, one in another.
+    def enter() -> AbstractContextManager[object]:
+        with ExitStack() as stack:
+            for mode in modes:
+                stack.enter_context(mode())
+            return stack.pop_all()
+    return enter if len(modes) > 1 else modes[0] if modes else nullcontext
 
 
 @lru_cache(maxsize=1)
@@ -233,7 +222,7 @@ def _know(parameter: Any) -> None:
     typed(parameter, kind)
 
 
-def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> ReplicaType:
+def _type_of_result(frame: Frame, name: str, args: Any, kwargs: Any, result: Any) -> ReplicaType:
     first = type_of(args[0])
     if name in _KEEPING:
         return first
@@ -284,7 +273,7 @@ def _type_of_result(frame: FrameType, name: str, args: Any, kwargs: Any, result:
     return reshaped(args[0], tuple(result.shape)) if kept and result.ndim and result.shape[0] == first.rows else UNKNOWN
 
 
-def _gradients(frame: FrameType, torch: Any, gradients: Any, outputs: Any, inputs: Any, grad_outputs: Any = None,
+def _gradients(frame: Frame, torch: Any, gradients: Any, outputs: Any, inputs: Any, grad_outputs: Any = None,
                *_: Any, **__: Any) -> None:
     # Of torch.autograd.grad.
     losses = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)

@@ -1,0 +1,376 @@
+"""What JAX's arrays are to the other replicas, for the check `types`.
+
+JAX shows each operation to the trace that is current.  While the check is on, a replica has one that evaluates as JAX
+does outside of all traces, and then gives the results the types that the same operations of NumPy would give.  A
+function that JAX has compiled is one operation to it, with the text of what it computes (a jaxpr): the types of its
+results follow from those of its arguments, operation by operation.  So does the gradient, which is nothing but such
+operations.
+
+JAX documents none of this: what a version does not have is unknown.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from importlib import import_module
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from refdist.array import jax_operations
+from refdist.array.jax_operations import DERIVING, TOLD, Constant, Fact, Here, Value
+from refdist.array.replica_types import (
+    TYPED,
+    UNKNOWN,
+    Described,
+    ReplicaType,
+    Typed,
+    keep_types_of,
+    of_items,
+    plain,
+    program,
+    type_of,
+)
+from refdist.core import call_site
+from refdist.core.rules.replica_types import Of
+
+_computes_for_the_program = True  # see core/tracebacks
+
+_COMPILED = frozenset(("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call",
+                       "custom_vjp_call", "custom_vjp_call_jaxpr"))
+_JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_OF_FUNCTIONS = ("process_call", "process_custom_jvp_call", "process_custom_vjp_call")
+_KEPT = 10_000
+_LOOKED_AT = 1 << 16  # items of an array that may be zeros
+_CARRIES = 4  # times that the body of a loop is looked at, until its types stay
+_NO_NAMES: dict[str, Any] = {}
+
+
+class _Place(NamedTuple):
+    # Where the program has what JAX computes.
+    f_code: CodeType
+    f_lasti: int
+    f_locals: dict[str, Any] = _NO_NAMES
+    f_globals: dict[str, Any] = _NO_NAMES
+    f_back: FrameType | None = None
+
+    @property
+    def f_lineno(self) -> int:
+        return call_site.of_one(self.f_code, self.f_lasti).line
+
+
+# What is known of arrays that are there; of a number of which nothing is known it is UNKNOWN.
+_facts: dict[int, tuple[weakref.ref[Any], Fact]] = {}
+
+
+def _note(array: Any, fact: Fact) -> None:
+    number = id(array)
+
+    def forget(gone: weakref.ref[Any]) -> None:
+        known = _facts.get(number)
+        if known is not None and known[0] is gone:  # another array may have the number by now
+            del _facts[number]
+
+    _facts[number] = weakref.ref(array, forget), fact
+
+
+class _Types(MutableMapping[Any, ReplicaType]):
+    """The types of JAX's arrays, which cannot be keys: by identity, each as long as the array is there."""
+
+    def __getitem__(self, array: Any) -> ReplicaType:
+        fact = _facts[id(array)][1]
+        if isinstance(fact, Constant):
+            raise KeyError(array)
+        return fact
+
+    def __setitem__(self, array: Any, kind: ReplicaType) -> None:
+        _note(array, kind)
+
+    def __delitem__(self, array: Any) -> None:
+        del _facts[id(array)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (array for known, fact in [*_facts.values()]
+                if not isinstance(fact, Constant) and (array := known()) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@lru_cache(maxsize=1)
+def keep_types(numpy: Any) -> None:
+    """From now on JAX's arrays have types.
+
+    Args:
+        numpy: the module `jax.numpy`.
+    """
+    keep_types_of(type(numpy.zeros(())), _Types())
+
+
+@lru_cache(maxsize=1)
+def following(jax: Any) -> Callable[[], AbstractContextManager[object]] | None:
+    """The context manager in which the types of what JAX computes are followed; None where this JAX cannot.
+
+    Args:
+        jax: the module.
+    """
+    try:
+        core, infos = import_module("jax._src.core"), import_module("jax._src.source_info_util")
+        evaluating, alone, within = core.EvalTrace, core.take_current_trace, core.set_current_trace
+        context = infos._source_info_context
+        _keep_what_is_passed(import_module("jax._src.dtypes").canonicalize_value_handlers)
+    except (ImportError, AttributeError, LookupError):
+        return None
+
+    def process_primitive(self: Any, primitive: Any, args: Any, params: Any, /) -> Any:
+        with alone():  # as if this were not there
+            results = evaluating.process_primitive(self, primitive, args, params)
+        _see(sys._getframe(1), context.context, primitive, args, params, results)
+        return results
+
+    def process_function(name: str) -> Callable[..., Any]:
+        # Of `jax.custom_jvp` and the like: what it computes is seen, too.
+        evaluate = getattr(evaluating, name)
+
+        def process(self: Any, *args: Any, **options: Any) -> Any:
+            with within(self):
+                return evaluate(self, *args, **options)
+        return process
+
+    methods = {name: process_function(name) for name in _OF_FUNCTIONS if hasattr(evaluating, name)}
+    trace = type("TypesOfArrays", (evaluating,), {**methods, "process_primitive": process_primitive})()
+    return lambda: cast(AbstractContextManager[object], within(trace))
+
+
+def _keep_what_is_passed(handlers: Any) -> None:
+    # How JAX takes arrays of NumPy's, by their class: those with a type, too.
+    def keeping(base: type) -> Callable[[Any], Any]:
+        def take(array: Any) -> Any:
+            taken = handlers[base](plain(array))
+            _note(taken, type_of(array))
+            return taken
+        return take
+
+    for kind, base in TYPED.items():
+        handlers[kind] = keeping(base)
+
+
+def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], params: Any, results: Any) -> None:
+    # Notes what is known of the results of an operation on arrays that are there.
+    name: str = primitive.name
+    values = [Value(_fact_of(arg), np.shape(arg)) for arg in args]
+    if all(value.fact is UNKNOWN for value in values) and not any(id(arg) in _facts for arg in args):
+        return
+    arrays = [*results] if primitive.multiple_results else [results]
+    traceback = context.traceback
+    place = None if traceback is None else _place_of(traceback)
+    functions = _functions_above(frame) if traceback is None else _functions_of(traceback)
+    here = Here(program(frame) if place is None else place, functions, "transpose" in str(context.name_stack))
+    try:
+        facts = _of(name, params, values, [np.shape(array) for array in arrays], here)
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError):  # of another version of JAX
+        facts = [UNKNOWN] * len(arrays)
+    for array, fact in zip(arrays, facts, strict=False):
+        if not any(array is arg for arg in args) and hasattr(array, "aval") and (fact is not UNKNOWN or not array.ndim):
+            _note(array, fact)
+
+
+def _fact_of(arg: Any) -> Fact:
+    known = _facts.get(id(arg))
+    if known is not None:
+        return known[1]
+    kind = type_of(arg)
+    if kind is not UNKNOWN:
+        return kind
+    if isinstance(arg, (bool, int, float)):
+        return Constant(float(arg))
+    if getattr(getattr(arg, "dtype", None), "kind", "?") not in "biuf" or isinstance(arg, Typed):
+        return UNKNOWN
+    if not hasattr(arg, "aval"):  # of NumPy
+        return UNKNOWN if arg.ndim else Constant(float(arg))
+    if arg.size > _LOOKED_AT:
+        return UNKNOWN
+    fact: Fact = UNKNOWN
+    if not arg.ndim:
+        fact = Constant(float(np.asarray(arg)))
+    elif not np.asarray(arg).any():  # as `jnp.zeros_like` gives, which JAX does not show
+        fact = Constant(0.0)
+    _note(arg, fact)
+    return fact
+
+
+# By the operation, what is known of its operands, and its place: what is known of its results; and what has the ids.
+_derived: dict[Hashable, tuple[Sequence[Fact], object]] = {}
+
+
+def _of(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[int, ...]],
+        here: Here) -> Sequence[Fact]:
+    # What is known of the results of an operation; found again in the next step.
+    code = here.place.f_code
+    compiled = _jaxpr_of(params) if name in _COMPILED else None
+    about = id(compiled) if compiled is not None else tuple(
+        value for value in params.values() if value is not None and not callable(value))
+    key = name, about, tuple(values), tuple(shapes), id(code), here.place.f_lasti, here.within, here.transposed
+    try:
+        known = _derived.get(key)
+    except TypeError:  # a parameter that is no key
+        return _rule(name, params, values, shapes, here)
+    if known is None:
+        if len(_derived) >= _KEPT:
+            _derived.clear()
+        known = _derived[key] = _rule(name, params, values, shapes, here), (code, compiled)
+    return known[0]
+
+
+def _jaxpr_of(params: Any) -> Any:
+    return next((params[name] for name in _JAXPRS if params.get(name) is not None), None)
+
+
+def _rule(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[int, ...]],
+          here: Here) -> Sequence[Fact]:
+    if name in _COMPILED:
+        jaxpr = _jaxpr_of(params)
+        own = params.get("name")
+        inner = here._replace(within=here.within | {str(own)}) if own else here
+        return [UNKNOWN] * len(shapes) if jaxpr is None else _through(jaxpr, values, inner)
+    if name == "cond":
+        return _of_branches(params["branches"], values, here)
+    if name == "scan":
+        return _of_loop(params, values, here)
+    return [jax_operations.of(name, params, values, shapes[0], here)] * len(shapes)
+
+
+# --- Compiled functions --------------------------------------------------------------------------------------
+
+
+def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
+    # What is known of the results of what JAX has compiled.
+    known: dict[Any, Value] = {}
+    constants = getattr(jaxpr, "consts", ())
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    known.update(zip(jaxpr.constvars, (Value(_fact_of(array), np.shape(array)) for array in constants), strict=False))
+    known.update(zip(jaxpr.invars, values, strict=True))
+    own = _is_the_programs(jaxpr)
+
+    def value(atom: Any) -> Value:
+        if hasattr(atom, "val"):
+            return Value(_fact_of(atom.val), np.shape(atom.val))
+        return known.get(atom) or Value(UNKNOWN, tuple(getattr(atom.aval, "shape", ())))
+
+    places = [_here_of(equation, own, here) for equation in jaxpr.eqns]
+    needed = {*_variables(jaxpr.outvars)}  # by what is no gradient
+    for equation, at in zip(jaxpr.eqns, places, strict=True):
+        if not at.transposed:
+            needed.update(_variables(equation.invars))
+    for equation, at in zip(jaxpr.eqns, places, strict=True):
+        operands = [*map(value, equation.invars)]
+        shapes = [tuple(getattr(variable.aval, "shape", ())) for variable in equation.outvars]
+        if all(operand.fact is UNKNOWN for operand in operands):
+            facts: Sequence[Fact] = [UNKNOWN] * len(shapes)
+        else:
+            if not at.transposed and needed.isdisjoint(equation.outvars):
+                at = at._replace(within=at.within | DERIVING)
+            facts = _of(equation.primitive.name, equation.params, operands, shapes, at)
+        known.update(zip(equation.outvars, map(Value, facts, shapes), strict=True))
+    return [value(atom).fact for atom in jaxpr.outvars]
+
+
+def _variables(atoms: Sequence[Any]) -> Iterator[Any]:
+    return (atom for atom in atoms if not hasattr(atom, "val"))
+
+
+def _here_of(equation: Any, own: bool, here: Here) -> Here:
+    traceback = equation.source_info.traceback
+    stack = here.transposed or "transpose" in str(equation.source_info.name_stack)
+    if traceback is None:
+        return here._replace(transposed=stack)
+    place = _place_of(traceback) if own else None
+    return Here(here.place if place is None else place, here.within | _functions_of(traceback), stack)
+
+
+def _is_the_programs(jaxpr: Any) -> bool:
+    # Of functions of JAX's own the text is kept from the first call, which may be elsewhere.
+    info = getattr(jaxpr.debug_info, "func_src_info", None) or ""
+    file = info.rpartition(" at ")[2]
+    return bool(file) and "/" in file and not file.startswith(call_site.INSTALLED)
+
+
+def _frames(traceback: Any) -> Iterator[tuple[CodeType, int]]:
+    codes, offsets = traceback.raw_frames()
+    return zip(codes, offsets, strict=True)
+
+
+def _place_of(traceback: Any) -> _Place | None:
+    return next((_Place(code, at) for code, at in _frames(traceback)
+                 if not code.co_filename.startswith(call_site.INSTALLED)), None)
+
+
+def _functions_of(traceback: Any) -> frozenset[str]:
+    # Those of JAX's that are named here, and that the innermost function of the program has called.
+    names = set()
+    for code, _ in _frames(traceback):
+        if not code.co_filename.startswith(call_site.INSTALLED):
+            break
+        names.add(code.co_name)
+    return frozenset(names) & TOLD
+
+
+def _functions_above(frame: FrameType) -> frozenset[str]:
+    # The same of the frames that run.
+    names, end = set(), program(frame)
+    while frame is not end and frame.f_back is not None:
+        names.add(frame.f_code.co_name)
+        frame = frame.f_back
+    return frozenset(names) & TOLD
+
+
+def _of_branches(branches: Sequence[Any], values: Sequence[Value], here: Here) -> Sequence[Fact]:
+    index, *operands = values
+    results = [_through(branch, operands, here) for branch in branches]
+    same = isinstance(index.fact, Constant) or index.fact.of is Of.SAME
+    return [_of_any(facts) if same or not any(isinstance(fact, Constant) or fact.of is Of.SAME for fact in facts)
+            else UNKNOWN for facts in zip(*results, strict=True)]
+
+
+def _of_any(facts: Sequence[Fact]) -> Fact:
+    if not all(_are_alike(fact, facts[0]) for fact in facts):
+        return UNKNOWN
+    kinds = [fact for fact in facts if isinstance(fact, ReplicaType)]
+    return of_items([Described(kind, ()) for kind in kinds]) if kinds and kinds[0].of is Of.MEAN else facts[0]
+
+
+def _of_loop(params: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
+    # Until what is carried from one turn to the next stays what it is; what does not stay is unknown.
+    constants, carried = params["num_consts"], params["num_carry"]
+    fixed, carry, items = values[:constants], [*values[constants:constants + carried]], values[constants + carried:]
+    slices = [Value(_of_one_turn(item), item.shape[1:]) for item in items]
+    for turn in range(_CARRIES):
+        facts = _through(params["jaxpr"], [*fixed, *carry, *slices], here)
+        after = [before if _are_alike(fact, before.fact) else Value(fact if turn == 0 else UNKNOWN, before.shape)
+                 for fact, before in zip(facts, carry, strict=False)]
+        if after == carry:
+            return [*(value.fact for value in after), *map(_of_all_turns, facts[carried:])]
+        carry = after
+    return [UNKNOWN] * len(facts)
+
+
+def _are_alike(first: Fact, second: Fact) -> bool:
+    # Whatever led to them.
+    return first == second or (isinstance(first, ReplicaType) and isinstance(second, ReplicaType)
+                               and first.facts == second.facts)
+
+
+def _of_one_turn(item: Value) -> Fact:
+    fact = item.fact
+    if isinstance(fact, Constant):
+        return fact if not fact.averaged else UNKNOWN
+    return UNKNOWN if fact.of is Of.ROWS and fact.back == len(item.shape) else fact
+
+
+def _of_all_turns(fact: Fact) -> Fact:
+    return fact if isinstance(fact, ReplicaType) and fact.of in (Of.SAME, Of.ROWS) else UNKNOWN

@@ -1,0 +1,150 @@
+"""The check of types on what JAX computes: by its functions, their gradients, and in functions that it has compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from jax_losses import LOSSES, each, gradient, mean_of_squares, own_sum, train
+from right_with_jax import RIGHT
+from silent_mistakes import Aggregation, four, replica
+from test_replica_types import findings
+
+import refdist
+from refdist.array.replica_types import type_of
+from refdist.core.rules.replica_types import Of
+from refdist.runtime import process
+
+jax: Any = pytest.importorskip("jax", reason="JAX is not installed", exc_type=ImportError)
+jnp = jax.numpy
+
+
+@pytest.fixture(autouse=True)
+def checked() -> Iterator[None]:
+    with process.fresh(), refdist.config.checks(types=True):
+        yield
+
+
+def kind_of(compute: Callable[[Any, Any], Any]) -> Of:
+    """What is known of what a replica computes of its rows and a weight that is the same everywhere."""
+    strategy = four()
+    with strategy.scope():
+        weight = refdist.Variable(jnp.ones(3), aggregation=Aggregation.MEAN)
+    kinds: list[Of] = []
+    each(lambda x: kinds.append(type_of(compute(x, weight.read_value())).of), strategy=strategy)
+    assert len({*kinds}) == 1
+    return kinds[0]
+
+
+@pytest.mark.parametrize(("compute", "of"), LOSSES)
+def test_a_loss_of_jax_is_what_that_of_numpy_would_be(compute: Callable[[Any, Any], Any], of: Of) -> None:
+    assert kind_of(compute) is of
+    assert kind_of(jax.jit(compute)) is of
+
+
+@pytest.mark.parametrize(("compute", "of"), LOSSES)
+def test_the_gradient_is_what_the_loss_is(compute: Callable[[Any, Any], Any], of: Of) -> None:
+    assert kind_of(gradient(compute)) is of
+    assert kind_of(jax.jit(gradient(compute))) is of
+    assert kind_of(gradient(jax.jit(compute))) is of
+    assert kind_of(lambda x, w: jax.value_and_grad(lambda w: compute(x, w))(w)[1]) is of
+    assert kind_of(gradient(jax.checkpoint(compute))) is of
+
+
+@pytest.mark.parametrize(("compute", "of"), [
+    (lambda x, w: x, Of.ROWS), (lambda x, w: w, Of.SAME), (lambda x, w: x @ w, Of.ROWS),
+    (lambda x, w: x.sum(0), Of.SUM),
+    (lambda x, w: x.mean(0), Of.MEAN), (lambda x, w: x.mean(1), Of.ROWS), (lambda x, w: x.sum(), Of.SUM),
+    (lambda x, w: w * 2 + 1, Of.SAME), (lambda x, w: 0.1 * x.sum(0) * w, Of.SUM),
+    (lambda x, w: x.sum(0) + w, Of.DIFFERS),
+    (lambda x, w: x.mean(0) + w, Of.MEAN), (lambda x, w: jnp.sqrt(x.mean(0)), Of.DIFFERS),
+    (lambda x, w: x.sum() / x.shape[0], Of.MEAN), (lambda x, w: x.sum() / x.size, Of.MEAN),
+    (lambda x, w: x.sum() / jnp.ones_like(x).sum(), Of.UNKNOWN), (lambda x, w: x.sum() / (x > 2).sum(), Of.MEAN),
+    (lambda x, w: x.var(), Of.UNKNOWN), (lambda x, w: x.max(), Of.DIFFERS), (lambda x, w: jnp.median(x), Of.UNKNOWN),
+    (lambda x, w: x.T, Of.ROWS), (lambda x, w: x.T @ x, Of.SUM), (lambda x, w: jnp.einsum("bi,bj->ij", x, x), Of.SUM),
+    (lambda x, w: x.reshape(-1).mean(), Of.MEAN), (lambda x, w: x[:1], Of.ROWS),
+    (lambda x, w: jnp.where(x > 1, x, 0).sum(), Of.SUM), (lambda x, w: jnp.mean(x, where=x > 1), Of.MEAN),
+    (lambda x, w: jnp.stack([x.sum(), x.sum()]), Of.SUM), (lambda x, w: x.sum() * jnp.float32(2), Of.SUM),
+    (lambda x, w: jax.lax.stop_gradient(x).sum(), Of.SUM),
+    (lambda x, w: jax.random.normal(jax.random.key(0), (3,)) * w, Of.UNKNOWN),
+    (lambda x, w: jax.lax.scan(lambda c, i: (c + (x * i).sum(), None), 0.0, jnp.arange(3.0))[0], Of.DIFFERS),
+    (lambda x, w: jax.lax.scan(lambda c, _: (c + x.sum(), None), 0.0, None, length=3)[0], Of.SUM),
+    (lambda x, w: jax.lax.cond(w.sum() > 0, lambda: x.mean(), lambda: 2 * x.mean()), Of.MEAN),
+    (lambda x, w: jax.lax.cond(w.sum() > 0, lambda: x.sum(0), lambda: x.mean(0)), Of.UNKNOWN)])
+def test_functions_of_jax_make_of_types_what_numpys_do(compute: Callable[[Any, Any], Any], of: Of) -> None:
+    assert kind_of(compute) is of
+    if of is not Of.UNKNOWN:
+        assert kind_of(jax.jit(compute)) is of
+
+
+def compiled_gradient(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    compute: Callable[[Any, Any], Any] = jax.jit(gradient(loss))
+    return compute
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_means_are_not_summed_nor_those_of_sums_averaged(compiled: bool) -> None:
+    by = compiled_gradient if compiled else gradient
+    [finding] = findings(train(lambda x, w: replica().all_reduce("SUM", by(mean_of_squares)(x, w))))
+    assert "[RD38] all_reduce SUM: the means over the replicas' rows (2, 2, 2, 2)" in str(finding.message)
+    assert "test_jax_types.py" in str(finding.message) and "-> gradient (" in str(finding.message)
+    [finding] = findings(train(lambda x, w: replica().all_reduce("MEAN", by(own_sum)(x, w))))
+    assert "[RD39]" in str(finding.message)
+    [finding] = findings(train(lambda x, w: replica().all_reduce("MEAN", by(mean_of_squares)(x, w)), rows=7))
+    assert "[RD40]" in str(finding.message)
+    [finding] = findings(train(
+        lambda x, w: replica().all_reduce("SUM", replica().all_reduce("SUM", by(own_sum)(x, w)))))
+    assert "[RD37]" in str(finding.message)
+
+
+@pytest.mark.parametrize("step", RIGHT)
+def test_right_gradients_of_jax_are_left_alone(step: Callable[[Any, Any], Any]) -> None:
+    assert not findings(train(step))
+
+
+def test_what_a_replica_draws_or_chooses_is_never_the_same() -> None:
+    def step(x: Any, w: Any) -> Any:
+        number = replica().replica_id_in_sync_group
+        key = jax.random.fold_in(jax.random.key(0), number)
+        replica().all_reduce("SUM", jax.random.normal(key, (3,)) * w)
+        replica().all_reduce("SUM", w * jnp.float32(number == 0))
+        replica().all_reduce("SUM", jnp.where(number == 0, w, 0))
+        replica().all_reduce("SUM", w[number % 3])
+        replica().all_reduce("SUM", jax.nn.one_hot(number, 3) * w)
+        return jnp.zeros(3)
+
+    assert not findings(train(step))
+
+
+def valued(loss: Callable[[Any, Any], Any], weight: Any) -> Callable[[Any], Any]:
+    return lambda x: jax.value_and_grad(lambda w: loss(x, w))(weight)
+
+
+def test_results_have_the_bits_that_they_have_without_the_check() -> None:
+    weight = jnp.float32([0.1, 0.2, 0.3])
+
+    def results() -> list[bytes]:
+        return [np.asarray(part).tobytes() for loss, _ in LOSSES for result in each(valued(loss, weight))
+                for item in result for part in item.values]
+
+    checked = results()
+    with refdist.config.checks(types=False):
+        assert results() == checked
+
+
+def test_jax_computes_by_itself_where_types_are_off() -> None:
+    with refdist.config.checks(types=False):
+        assert four().run(lambda: jax._src.core.trace_ctx.is_top_level()) is True
+
+
+def test_an_array_of_numpys_keeps_its_type_in_a_function_of_jax() -> None:
+    kinds: list[Of] = []
+
+    def step(x: Any) -> None:
+        rows = np.asarray(x)
+        kinds.extend(type_of(value).of for value in (jnp.sum(rows), jax.jit(jnp.mean)(rows), jnp.asarray(rows).sum()))
+
+    each(step)
+    assert kinds == [Of.SUM, Of.MEAN, Of.SUM] * 4
