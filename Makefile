@@ -98,7 +98,7 @@ guests: .venv-interop/.made
 # Each case is a fork, which costs less where memory has large pages.
 tensorflow:
 	$(PYTHON) -m venv .venv-tensorflow
-	.venv-tensorflow/bin/python -m pip $(INSTALL) -e '.[conformance,oracle,checkpoint]'
+	.venv-tensorflow/bin/python -m pip $(INSTALL) -e '.[conformance,oracle]'
 	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 .ci/twice .venv-tensorflow/bin/python -m refdist.conformance \
 	    --adapter tensorflow --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \

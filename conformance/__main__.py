@@ -42,11 +42,12 @@ COMMANDS = {
     "versions": Command("adapters.versions", "FOLDER", "TensorFlow 2.12 to 2.21, and what changed between them"),
 }
 NEEDS = ("pytest", "hypothesis")
+TO_DUMP = (*NEEDS, "safetensors")  # without which programs with checkpoints could not be recorded
 WITHOUT_THEM = {"changes", "new", "promises", "trainers"}
 EXIT_STATUSES = """\
 Exit status:
     0  every case passed, failed as expected, or was skipped
-    1  a case failed, or was expected to fail and did not
+    1  a case failed, errored or is unsupported, or was expected to fail and did not
     2  interrupted
     3  the suite itself broke
     4  wrong usage, or an implementation that cannot be started
@@ -87,7 +88,7 @@ def _main(given: list[str]) -> int:
         print(help_text(about()))
         return 0
     if WHOLE and not WITHOUT_THEM.intersection(given[:1]):
-        _demand(NEEDS)
+        _demand(TO_DUMP if given[:1] == ["dump"] else NEEDS)
     if command and not (WHOLE or command.apart):
         print(f"ERROR: {given[0]} needs refdist: `pip install '.[conformance]'` in a clone of it, and then "
               f"`python -m refdist.conformance {given[0]} {command.arguments}`", file=sys.stderr)
@@ -109,7 +110,7 @@ def _demand(packages: Sequence[str]) -> None:
         from refdist import errors
 
         raise errors.error("RD27", PACKAGE, f"{' and '.join(missing)} is not installed",
-                           f"Run `pip install {' '.join(NEEDS)}`.")
+                           f"Run `pip install {' '.join(packages)}`.")
 
 
 if __name__ == "__main__":

@@ -148,10 +148,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """A case that the implementation does not claim is counted, and makes no sign while the cases are run."""
-    if report.when != "setup" or "judged" not in vars(report):
+    """A case that the implementation does not claim is counted, and makes no sign while the cases are run; one that is
+    unsupported is not counted as failed."""
+    if "judged" not in vars(report):
         return None
-    return ("skipped", "", "SKIPPED") if vars(report)["judged"] else ("outside the profile", "", "OUTSIDE")
+    judged = vars(report)["judged"]
+    if report.when == "setup":
+        return ("skipped", "", "SKIPPED") if judged else ("outside the profile", "", "OUTSIDE")
+    return ("unsupported", "u", "UNSUPPORTED") if judged and judged[0]["outcome"] == "unsupported" else None
 
 
 def _describe(item: pytest.Item, case: Case) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from pathlib import Path
 
 import pytest
 
 from refdist.conformance import kept
+from refdist.conformance.__main__ import main
 from refdist.conformance.adapter import properties
 from refdist.conformance.chapters import Case, cases
 from refdist.conformance.recording import dump, record
@@ -62,6 +64,21 @@ def test_values_that_are_kept_are_kept_again(monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(list(dump.lines([case]))[1:]) == sorted(there) != []
     monkeypatch.setattr(dump, "draws", lambda case: [])
     assert len(list(dump.lines([case]))) == 2
+
+
+def test_cases_are_written_without_what_refdist_says_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump, "cases", lambda: [case_of("all_reduce.nan-and-infinity")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["dump", str(tmp_path / "cases.jsonl")]) == 0
+    assert len((tmp_path / "cases.jsonl").read_text().splitlines()) == 2
+
+
+def test_cases_are_not_written_where_checkpoints_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("refdist.conformance.__main__.find_spec", lambda name: None if name == "safetensors" else name)
+    with pytest.raises(LookupError, match=r"safetensors is not installed\. Run `pip install pytest "):
+        main(["dump", str(tmp_path / "cases.jsonl")])
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_refdist_says_of_a_program_is_not_said_of_a_testee(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,20 @@ class Wrong(Simulated):
         tf.distribute.ReplicaContext.all_reduce = lambda self, op, value, options=None: right(self, "SUM", value)
 
 
+class Unfinished(Simulated):
+    """Does not do all_reduce yet."""
+
+    name = "unfinished"
+
+    def __init__(self):
+        super().__init__()
+
+        def all_reduce(self, op, value, options=None):
+            raise NotImplementedError("all_reduce")
+
+        tf.distribute.ReplicaContext.all_reduce = all_reduce
+
+
 class Ending(Simulated):
     """Ends its process where it is asked for a mean."""
 
@@ -292,6 +306,13 @@ def test_a_badge_is_green_for_the_whole_suite_only(outcomes: list[str], message:
     facts = {"suite": "0", "python": "3", "date": "", "command": "", "cases": {"MUST": 30, "SHOULD": 1}}
     assert report.badge(facts, [*rows, should]) == {
         "schemaVersion": 1, "label": "tf.distribute", "message": message, "color": color}
+
+
+def test_what_is_unsupported_is_listed_and_not_counted_as_failed(suite) -> None:
+    status, printed = suite("--adapter", "own:Unfinished", *MEAN, "-k", "Mirrored-2")
+    assert status == 1 and printed.splitlines()[-1].startswith("5 deselected, 1 unsupported in ")
+    assert "FAILURES" not in printed
+    assert "\nunsupported: all_reduce.mean @ Mirrored 2: NotImplementedError: all_reduce\n" in printed
 
 
 def test_a_run_of_a_partial_implementation_ends_in_its_table(suite) -> None:
