@@ -2,9 +2,10 @@
 
 What is done is not done again: an environment is made where it is not there, or its list of packages has changed, and
 a trainer is run on all clauses where its verdicts (docs/trainers/NAME.json) are not those of its program and its
-packages, and else on those clauses alone that are new or whose jobs or check have changed.  A trainer that is named is
-run on all.  What a comment, a docstring or the source of refdist says is no reason: each run of the tests holds the
-verdicts on refdist's own trainers to its source of now (tests/test_refdist_trainers.py).
+packages, and else on those clauses alone that are new or whose jobs or check have changed. A trainer that is named is
+run on all. The page says which verdicts have not been made again yet. What a comment, a docstring or the source of
+refdist says is no reason: each run of the tests holds the verdicts on refdist's own trainers to its source of now
+(tests/test_refdist_trainers.py).
 The page is printed from the verdicts, and from `docs/trainers/findings.toml`, which says of every cell that is WRONG or
 errored what the library's own documentation promises, whose fault it is, and which program shows it without refdist.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import hashlib
 import json
 import os
@@ -112,22 +114,41 @@ def short(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def parsed(path: Path) -> ast.Module:
-    """A file of Python without comments and docstrings, which change nothing that it does."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def parsed(source: str) -> ast.Module:
+    """A program in Python without comments and docstrings, which change nothing that it does."""
+    tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
             del node.body[0]
     return tree
 
 
+def written(node: object) -> object:
+    """A part of a syntax tree as data, the same in every version of Python: newer ones have more fields, all empty."""
+    if isinstance(node, ast.AST):
+        fields = ((name, written(value)) for name, value in ast.iter_fields(node) if value not in (None, []))
+        return type(node).__name__, *fields
+    return [written(part) for part in node] if isinstance(node, list) else node
+
+
+@functools.cache
+def dumped(source: str) -> str:
+    """A program as its syntax tree."""
+    return repr(written(parsed(source)))
+
+
 def read_checks() -> tuple[list[str], dict[str, str]]:
     """What all checks have in common, and each check, by its name."""
-    nodes = parsed(ROOM / "checks.py").body
+    return _checks((ROOM / "checks.py").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _checks(source: str) -> tuple[list[str], dict[str, str]]:
+    nodes = parsed(source).body
     checks = {node.name.replace("_", "-"): node for node in nodes
               if isinstance(node, ast.FunctionDef) and node.decorator_list}
-    return ([ast.dump(node) for node in nodes if node not in checks.values()],
-            {name: ast.dump(node) for name, node in checks.items()})
+    return ([repr(written(node)) for node in nodes if node not in checks.values()],
+            {name: repr(written(node)) for name, node in checks.items()})
 
 
 def digest_of_clause(clause: clauses.Clause) -> str:
@@ -141,7 +162,8 @@ def digest(name: str) -> str:
     trainer = TRAINERS[name]
     files = [ROOM / f"{part}.py" for part in ("jobs", "reference", "verdicts", "runner")]
     files += [ROOM / "testees" / f"{part}.py" for part in (name, SHARED, *trainer.shared)]
-    return short([ast.dump(parsed(path)) for path in files], read_checks()[0], trainer.start, versions(trainer))
+    programs = [dumped(path.read_text(encoding="utf-8")) for path in files]
+    return short(programs, read_checks()[0], trainer.start, versions(trainer))
 
 
 def environment(name: str) -> Path:
@@ -172,28 +194,41 @@ def run(name: str, asked: Sequence[clauses.Clause]) -> list[verdicts.Verdict]:
     return judged
 
 
+def kept(name: str) -> dict[str, Any]:
+    """What is in the file of a trainer: of which sources its verdicts are (`of`), and these by clause (`verdicts`)."""
+    file = FOLDER / f"{name}.json"
+    found: dict[str, Any] = (json.loads(file.read_text(encoding="utf-8")) if file.exists()
+                             else {"of": "", "verdicts": {}})
+    return found
+
+
+def outdated(name: str) -> list[clauses.Clause]:
+    """The clauses on which a trainer has no verdict, or one of other sources."""
+    before = kept(name)
+    rows = before["verdicts"] if before["of"] == digest(name) else {}
+    return [clause for clause in clauses.CLAUSES if rows.get(clause.name, {}).get("of") != digest_of_clause(clause)]
+
+
 def judge(name: str, anew: bool = False) -> None:
-    """Runs a trainer on the clauses without a verdict, or with one of other sources, and writes its verdicts.
+    """Runs a trainer on the clauses on which its verdict is outdated, and writes its verdicts.
 
     Args:
         name: of the trainer.
         anew: runs it on all clauses.
     """
-    file, sources = FOLDER / f"{name}.json", digest(name)
-    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"of": ""}
-    rows = before["verdicts"] if before["of"] == sources and not anew else {}
+    rows, asked = verdicts_of(name), clauses.CLAUSES if anew else outdated(name)
     digests = {clause.name: digest_of_clause(clause) for clause in clauses.CLAUSES}
-    asked = [clause for clause in clauses.CLAUSES if rows.get(clause.name, {}).get("of") != digests[clause.name]]
     if asked:
         rows |= {verdict.clause: {"of": digests[verdict.clause], "outcome": verdict.outcome, "message": verdict.message}
                  for verdict in run(name, asked)}
-    file.write_text(json.dumps({"of": sources, "verdicts": {clause: rows[clause] for clause in digests}}, indent=1,
-                               ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps({"of": digest(name), "verdicts": {clause: rows[clause] for clause in digests}}, indent=1,
+                      ensure_ascii=False)
+    (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def verdicts_of(name: str) -> dict[str, dict[str, str]]:
     """The verdicts on a trainer, by clause."""
-    by_clause: dict[str, dict[str, str]] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["verdicts"]
+    by_clause: dict[str, dict[str, str]] = kept(name)["verdicts"]
     return by_clause
 
 
@@ -236,6 +271,10 @@ def _page(done: Sequence[str], numbers: dict[str, int]) -> Iterator[str]:
     for clause in clauses.CLAUSES:
         cells = (SIGNS[verdicts_of(name)[clause.name]["outcome"]] for name in done)
         yield f"| `{clause.name}` | " + " | ".join(cells) + " |"
+    for name in done:
+        if old := outdated(name):
+            listed = "all" if len(old) == len(clauses.CLAUSES) else ", ".join(f"`{clause.name}`" for clause in old)
+            yield f"\nThese verdicts on {TRAINERS[name].title} are of an older program, job or check: {listed}."
     yield "\n## The red cells, read against what each library promises\n"
     for finding in findings():
         cells = [(name, clause) for name in done if name in finding["trainers"]

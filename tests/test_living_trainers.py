@@ -110,6 +110,17 @@ def test_the_page_is_that_of_the_verdicts() -> None:
     assert PRINTING.PAGE.read_text(encoding="utf-8") == PRINTING.page() + "\n", "run `make trainers`"
 
 
+def test_the_page_says_which_verdicts_are_of_an_older_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_program, of_clause, told = PRINTING.digest, PRINTING.digest_of_clause, "These verdicts on "
+    assert told not in PRINTING.page()
+    monkeypatch.setattr(PRINTING, "digest", lambda name: "new" if name == "ddp" else of_program(name))
+    assert f"\n{told}PyTorch DDP are of an older program, job or check: all.\n" in PRINTING.page()
+    monkeypatch.setattr(PRINTING, "digest", of_program)
+    monkeypatch.setattr(PRINTING, "digest_of_clause",
+                        lambda clause: "new" if clause.name == "early-stop" else of_clause(clause))
+    assert PRINTING.page().count(" are of an older program, job or check: `early-stop`.\n") == len(DONE)
+
+
 def test_at_least_ten_trainers_have_a_verdict_on_every_clause() -> None:
     names = [clause.name for clause in PRINTING.clauses.CLAUSES]
     assert len(DONE) >= 10
