@@ -75,13 +75,20 @@ INSTEAD = {name: advice for names, advice in _ADVICE.items() for name in names.s
 
 
 class Missing:
-    """An attribute that a class does not have; `hasattr` says so, too."""
+    """An attribute that a class does not have; `hasattr` says so, too.
+
+    Args:
+        advice: what to write instead; "" for what the table says of its name.
+    """
+
+    def __init__(self, advice: str = "") -> None:
+        self._advice = advice
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, instance: object, owner: type) -> object:
-        raise _with_advice(owner.__name__, self._name, INSTEAD[self._name])
+        raise _with_advice(owner.__name__, self._name, self._advice or INSTEAD[self._name])
 
 
 def explain(modules: Mapping[str, ModuleType]) -> None:

@@ -418,6 +418,20 @@ def test_items_of_a_variable_are_not_assigned_to_through_a_tensor(tf: Any) -> No
 
 
 @needs_keras
+def test_a_shape_that_a_tensor_does_not_have_is_refused(tf: Any) -> None:
+    tensor = tf.ones((2, 3))
+    tensor.set_shape([None, 3])
+    with pytest.raises(ValueError, match=r"\[RD04\].*has shape \(2, 3\), and the program says \(None, 4\)"):
+        tensor.set_shape([None, 4])
+
+
+@needs_keras
+def test_a_tensor_is_the_key_of_a_dict_by_its_reference(tf: Any) -> None:
+    tensor = tf.ones(2)
+    assert {tensor.ref(): 1}[tensor.ref()] == 1 and tensor.ref() != tf.ones(2).ref() and tensor.ref().deref() is tensor
+
+
+@needs_keras
 def test_a_tensor_has_tensorflow_s_shape(tf: Any) -> None:
     shape = tf.zeros([2, 3]).get_shape()
     assert shape == tf.TensorShape([2, 3]) and shape.as_list() == [2, 3] and shape.rank == 2
@@ -602,8 +616,13 @@ def test_a_check_that_does_not_hold_says_what_it_compared(tf: Any) -> None:
 
 @needs_keras
 def test_another_name_says_what_to_write(tf: Any) -> None:
-    for path, advice in (("saved_model", "Checkpoint"), ("gradients", "Write the gradient"),
-                         ("ragged", "dtype object"), ("strings.ngrams", r"`dir\(tf.strings\)` lists"),
+    for path, advice in (("saved_model", r"Write `model.save\("), ("gradients", "Write the gradient"),
+                         ("ragged", "padded_batch"),
+                         ("data.experimental.take_while", "Write `tf.data.Dataset.take_while`"),
+                         ("data.experimental.save", "TFRecordWriter"), ("data.Dataset.save", "TFRecordWriter"),
+                         ("data.Nothing", r"RD20\] tf.data.Nothing: .* Use what `dir\(tf.data\)` lists"),
+                         ("compat.v1.where", "Write `tf.where`"), ("compat.v1.placeholder", "no graphs"),
+                         ("tpu.experimental.embedding", "RD20"), ("strings.ngrams", r"`dir\(tf.strings\)` lists"),
                          ("GraphKeys", r"RD20\] tf.GraphKeys: .* `dir\(tf\)` lists"),
                          ("nn.ctc_loss", r"RD20\] tf.nn.ctc_loss: .* `dir\(tf.nn\)` lists.*numpy_function")):
         place = tf
@@ -1176,6 +1195,23 @@ def test_names_of_keras_2_are_there_or_say_what_to_write(tf: Any) -> None:
         tf.keras.optimizers.legacy.SGD()
     with pytest.raises(AttributeError, match=r"\[RD20\].*TensorBoard.*refdist.record"):
         tf.keras.callbacks.TensorBoard(log_dir="logs")
+
+
+@needs_keras
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda tf: tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)]).export("model"),
+     r"Sequential.export: .*SavedModel.*Write `model.save"),
+    (lambda tf: tf.keras.export.ExportArchive(), "ExportArchive: .*Write `model.save"),
+    (lambda tf: tf.keras.layers.TFSMLayer("model"), "TFSMLayer: .*load_model"),
+    (lambda tf: tf.keras.layers.HashedCrossing(num_bins=2), "HashedCrossing: .*strings.join"),
+    (lambda tf: tf.keras.utils.FeatureSpace.float(), "FeatureSpace: .*Normalization"),
+    (lambda tf: tf.keras.utils.split_dataset(tf.data.Dataset.range(4), 0.5), "split_dataset: .*take"),
+    (lambda tf: __import__("keras").src.utils.module_utils.tensorflow.constant, "computes with TensorFlow"),
+])
+def test_what_keras_computes_with_tensorflow_itself_says_what_to_write(
+        tf: Any, call: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises((AttributeError, ImportError), match=rf"\[RD20\].*{text}"):
+        call(tf)
 
 
 # Notebooks, and the commands.

@@ -38,6 +38,7 @@ from refdist.data.pipeline import Pipeline, of_rows
 from refdist.data.position import Seeds, Source, Tape
 from refdist.data.spec import TensorSpec, spec_of, unbatched
 from refdist.data.threads import AUTOTUNE
+from refdist.missing import Missing
 
 _AT_ONCE = 16  # datasets that `interleave` reads in turn, where AUTOTUNE leaves the number to us
 
@@ -56,6 +57,12 @@ class Dataset:
 
     Source: tf.data.Dataset.
     """
+
+    counter = Missing("Write `Dataset.range(start, 2**62, step)`.")
+    fingerprint = Missing("Leave it out: datasets are compared by their elements.")
+    ignore_errors = Missing("Catch the error in the function that `map` calls, and `filter` what it returns then.")
+    load = save = snapshot = Missing("Write the elements with `TFRecordWriter`, or as arrays with `np.savez`.")
+    ragged_batch = sparse_batch = Missing("Write `padded_batch`, which makes the rows as long as the longest.")
 
     def __init__(self, pipeline: Pipeline, options: Options | None = None) -> None:
         self._pipeline = pipeline

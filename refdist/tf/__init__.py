@@ -19,10 +19,12 @@ from types import ModuleType
 from typing import Any
 
 import refdist as distribute
-from refdist import compat, errors, nest, tpu
+from refdist import compat as _compat
 from refdist import data as _data
+from refdist import errors, nest
 from refdist import nn as _nn
 from refdist import random as _random
+from refdist import tpu as _tpu
 from refdist import train as _train
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
@@ -46,7 +48,12 @@ from refdist.tf.stand_in import install
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.variable import Variable
 
-data, nn = _data, _Namespace("nn", _nn)
+data = _Namespace("data", _data, {"experimental": _Namespace("data.experimental", _data.experimental)})
+tpu = _Namespace("tpu", _tpu, {"experimental": _Namespace("tpu.experimental", _tpu.experimental)})
+compat = _Namespace("compat", _compat, {
+    "v1": _Namespace("compat.v1", _compat.v1), "as_bytes": _texts.as_bytes, "as_text": _texts.as_text,
+    "as_str": _texts.as_text})
+nn = _Namespace("nn", _nn)
 random = _Namespace("random", _random, {"experimental": _Namespace("random.experimental", _random.experimental)})
 math, linalg = map(_Namespace, ("math", "linalg"))
 dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half": DTYPES["float16"],

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from refdist import errors, missing
+from refdist import data, errors, missing
 from refdist.tf import operations, tensors
 
 # What Keras has by the same name.
@@ -24,6 +24,43 @@ _INITIALIZERS = {"zeros_initializer": "Zeros", "ones_initializer": "Ones", "cons
 _CHECKED = ("image",)
 _OF_TAPES = ("GradientTape", "UnconnectedGradients", "custom_gradient")
 _OF_FLOW = ("TensorArray", "control_dependencies", "init_scope", "name_scope")
+_KEPT = ("Write `model.save(\"name.keras\")` and `tf.keras.models.load_model`; what is no model is saved with "
+         "`tf.train.Checkpoint`.")
+_ROWS = "Read the lines with `tf.data.TextLineDataset(path).skip(1)`, and `map` them with `tf.io.decode_csv`."
+_EXAMPLES = "Write `tf.data.TFRecordDataset(paths).batch(n).map(lambda x: tf.io.parse_example(x, features))`."
+_FILES_OF_ELEMENTS = "Write the elements with `tf.io.TFRecordWriter`, or as arrays with `np.savez`."
+# What to write instead of a path below `tf`, in the words of a program of TensorFlow's.
+INSTEAD = {
+    "saved_model": _KEPT,
+    "summary": "Leave it out: `tf.keras.callbacks.CSVLogger` writes the numbers of `fit`, `refdist.record()` what the "
+               "program does.",
+    "ragged": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
+    "RaggedTensor": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
+    "sparse": "Write the whole tensor: `tf.one_hot`, `tf.scatter_nd`.",
+    "SparseTensor": "Write the whole tensor: `tf.one_hot`, `tf.scatter_nd`.",
+    "feature_column": "Write layers: `tf.keras.layers.StringLookup`, `CategoryEncoding`, `Normalization`.",
+    "train.ExponentialMovingAverage": "Write `use_ema=True` in the optimizer, or `average.assign(decay * average + "
+                                      "(1 - decay) * variable)` after each step.",
+    "config.get_visible_devices": "Write `tf.config.list_logical_devices()`.",
+    "data.experimental.Counter": "Write `tf.data.Dataset.range(start, 2**62, step)`.",
+    "data.experimental.CsvDataset": _ROWS,
+    "data.experimental.make_csv_dataset": _ROWS,
+    "data.experimental.make_batched_features_dataset": _EXAMPLES,
+    "data.experimental.parse_example_dataset": _EXAMPLES,
+    "data.experimental.map_and_batch": "Write `dataset.map(function).batch(size)`.",
+    "data.experimental.shuffle_and_repeat": "Write `dataset.shuffle(buffer_size).repeat(count)`.",
+    "data.experimental.enumerate_dataset": "Write `dataset.enumerate(start)`.",
+    "data.experimental.parallel_interleave": "Write `dataset.interleave(function, cycle_length)`.",
+    "data.experimental.prefetch_to_device": "Write `dataset.prefetch(tf.data.AUTOTUNE)`.",
+    "data.experimental.copy_to_device": "Leave it out: strategies put each replica's part on its device.",
+    "data.experimental.get_structure": "Write `dataset.element_spec`.",
+    "data.experimental.get_next_as_optional": "Write `iterator.get_next_as_optional()`.",
+    "data.experimental.save": _FILES_OF_ELEMENTS,
+    "data.experimental.load": _FILES_OF_ELEMENTS,
+    "data.experimental.SqlDataset": "Read the rows in a generator, for `tf.data.Dataset.from_generator`.",
+}
+# The modules whose names are no computations.
+_OTHERS = ("compat", "config", "data", "errors", "saved_model", "tpu", "train", "version")
 # The names of `tf` that are found when they are asked for.
 LATER = {"keras", "Module", "Tensor", *_KERAS, *_INITIALIZERS, *_OF_FLOW, *_OF_TAPES,
          *(path for path in operations.OPERATIONS if "." not in path)}
@@ -97,7 +134,13 @@ def checked(value: Any, path: str) -> Any:
 
 def _refuse(module: ModuleType, name: str, path: str) -> object:
     # A name of which nothing is known may be TensorFlow's: what there is, is said.
-    place = f"tf.{path}".rstrip(".")
+    place, whole = f"tf.{path}".rstrip("."), f"{path}.{name}".lstrip(".")
+    if whole in INSTEAD:
+        raise _missing(whole, INSTEAD[whole])
+    if path == "data.experimental" and hasattr(data.Dataset, name):
+        raise _missing(whole, f"Write `tf.data.Dataset.{name}`.")
+    if path == "compat.v1" and name in _names_of_tf():
+        raise _missing(whole, f"Write `tf.{name}`, as TensorFlow 2 has it.")
     try:
         return missing.refuse(module, name)
     except errors.MissingNameError:
@@ -105,9 +148,20 @@ def _refuse(module: ModuleType, name: str, path: str) -> object:
     except AttributeError as error:
         if name.startswith("_"):
             raise
-        raise errors.error("RD20", f"{place}.{name}", f"refdist has no {name}",
-                           f"Compute it of what `dir({place})` lists, or, without gradients, in `tf.numpy_function`.",
-                           kind=errors.MissingNameError) from error
+        advice = f"Use what `dir({place})` lists." if path.partition(".")[0] in _OTHERS else (
+            f"Compute it of what `dir({place})` lists, or, without gradients, in `tf.numpy_function`.")
+        raise _missing(whole, advice) from error
+
+
+def _missing(path: str, advice: str) -> errors.RefdistError:
+    return errors.error("RD20", f"tf.{path}", f"refdist has no {path.rpartition('.')[2]}", advice,
+                        kind=errors.MissingNameError)
+
+
+@functools.cache
+def _names_of_tf() -> frozenset[str]:
+    from refdist import tf
+    return frozenset(dir(tf))
 
 
 def later(face: ModuleType, name: str) -> Any:

@@ -228,7 +228,7 @@ nn.softsign math.softsign (features) : ops.softsign(T(features))
 nn.weighted_cross_entropy_with_logits (labels, logits, pos_weight) : weighted_loss(T(labels), T(logits), pos_weight)
 nn.bias_add (value, bias) : ops.add(T(value), T(bias))
 nn.l2_loss (t) : ops.divide(ops.sum(ops.square(T(t))), 2)
-nn.l2_normalize math.l2_normalize (x, axis=None, epsilon=1e-12) : unit(T(x), ints(axis), epsilon)
+nn.l2_normalize math.l2_normalize linalg.l2_normalize (x, axis=None, epsilon=1e-12) : unit(T(x), ints(axis), epsilon)
 nn.moments (x, axes, keepdims=False) : ops.moments(T(x), ints(axes), keepdims)
 nn.batch_normalization (x, mean, variance, offset, scale, variance_epsilon) :
     normalized(T(x), T(mean), T(variance), offset, scale, variance_epsilon)

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+# Keras's module of functions that computes with `refdist.tf` (`lent`), and reads what a program reads.
+LENT = "keras.src.legacy.backend"
+
 
 def is_own(module: Mapping[str, Any] | None) -> bool:
     """Whether a module with these globals is the program's: a script, a cell, or a file beside them."""
@@ -26,7 +29,7 @@ def imports(module: Mapping[str, Any], package: str) -> bool:
 def _is_program(file: str | None, name: object) -> bool:
     if str(name).partition(".")[0] == "refdist":
         return False
-    return not file or not os.path.realpath(file).startswith(_libraries())
+    return name == LENT or not file or not os.path.realpath(file).startswith(_libraries())
 
 
 @functools.cache

@@ -28,24 +28,27 @@ from refdist.tf.shapes import TensorShape
 from refdist.variables.distributed import DistributedVariable
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.values import DistributedValues
-from refdist.variables.variable import ResourceVariable, Variable
+from refdist.variables.variable import Reference, ResourceVariable, Variable
 
 _STRIDED = "torch.strided"
 
 
-def connect() -> None:
+def connect(keras: Any) -> None:
     """From now on the program sees TensorFlow's dtypes, shapes and texts."""
     import torch
 
     for kind in (torch.Tensor, Variable, ShardedVariable, TensorSpec):
         for name, seen in (("dtype", _dtype), ("shape", TensorShape)):
             _show(kind, name, seen)
+    _show(keras.Variable, "shape", TensorShape)
     _show(ReplicaContext, "replica_id_in_sync_group", lambda number: torch.tensor(number, dtype=torch.int32))
     _show(torch.Tensor, "device", _device)
     torch.Tensor.numpy = _item(torch.Tensor.numpy)
     for name in ("assign", "assign_add", "assign_sub"):
         setattr(torch.Tensor, name, missing := Missing())
         missing.__set_name__(torch.Tensor, name)
+    torch.Tensor.set_shape = _set_shape
+    torch.Tensor.ref = _ref
     texts: dict[type, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
         torch.Tensor: (_tensor, _representation), ResourceVariable: (_variable, _variable),
         DistributedValues: (functools.partial(_of_replicas, str), functools.partial(_of_replicas, repr)),
@@ -65,6 +68,17 @@ def _show(kind: Any, name: str, seen: Callable[[Any], Any]) -> None:
         program = sys._getframe(1).f_globals
         return seen(value) if is_own(program) and not imports(program, "torch") else value
     setattr(kind, name, property(get, getattr(own, "__set__", None), doc=own.__doc__))
+
+
+def _set_shape(tensor: Any, shape: Any) -> None:
+    # Every length is known here: what the program states is checked.
+    if not TensorShape(shape).is_compatible_with(tensor.shape):
+        raise errors.error("RD04", "Tensor.set_shape", f"the tensor has shape {_dimensions(tensor.shape)}, and the "
+                           f"program says {tuple(shape)}", "State the shape that it has, with None for what may vary.")
+
+
+def _ref(tensor: Any) -> Reference:
+    return Reference(tensor)
 
 
 def _dtype(dtype: Any) -> Any:

@@ -34,7 +34,7 @@ def keras() -> ModuleType:
     Raises:
         RD20: Keras computes with another library than PyTorch and JAX.  RD27: Keras or that library is not installed.
     """
-    from refdist.tf import older, operands, seeds, seen, texts, tracked
+    from refdist.tf import lent, older, operands, seeds, seen, texts, tracked
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
@@ -43,7 +43,7 @@ def keras() -> ModuleType:
     if module.backend.backend() == "torch":
         _prepare()
         operands.connect()
-        seen.connect()
+        seen.connect(module)
     else:
         _prepare_jax()
     older.add_names(module)
@@ -51,6 +51,7 @@ def keras() -> ModuleType:
     texts.connect()
     seeds.connect(module)
     tracked.connect(module)
+    lent.connect(module)
     return module
 
 

@@ -190,6 +190,43 @@ def numbers(array: Any, dtype: str) -> Any:
     return tensor(np.asarray(array).astype(dtype), dtype)
 
 
+def as_bytes(bytes_or_text: bytes | bytearray | str, encoding: str = "utf-8") -> bytes:
+    """The text as bytes.
+
+    Args:
+        bytes_or_text: bytes, which stay what they are, or a str.
+        encoding: of the bytes.
+
+    Raises:
+        RD25: something else.
+
+    Source: tf.compat.as_bytes.
+    """
+    return bytes_or_text.encode(encoding) if isinstance(bytes_or_text, str) else bytes(_bytes(bytes_or_text))
+
+
+def as_text(bytes_or_text: bytes | bytearray | str, encoding: str = "utf-8") -> str:
+    """The text as a str.
+
+    Args:
+        bytes_or_text: bytes, or a str, which stays what it is.
+        encoding: of the bytes.
+
+    Raises:
+        RD25: something else.
+
+    Source: tf.compat.as_text.
+    """
+    return bytes_or_text if isinstance(bytes_or_text, str) else _bytes(bytes_or_text).decode(encoding)
+
+
+def _bytes(value: bytes | bytearray) -> bytes | bytearray:
+    if not isinstance(value, (bytes, bytearray)):
+        raise errors.error("RD25", "tf.compat", f"got {errors.type_of(value)}", "Pass bytes or a str; of a tensor of "
+                           "text its `.numpy()`.")
+    return value
+
+
 def connect() -> None:
     """From now on text is a tensor, where everything is."""
     texts.make.value = TextTensor

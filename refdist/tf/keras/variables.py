@@ -14,6 +14,7 @@ from typing import Any
 import keras
 from keras.src.backend.common import global_state
 from keras.src.backend.common.stateless_scope import get_stateless_scope, in_stateless_scope
+from keras.src.utils.naming import auto_name
 
 from refdist import errors
 from refdist.core import context_stack
@@ -49,7 +50,7 @@ class StrategyVariable(library.Reads, keras.Variable):  # type: ignore[misc]
         # Keras may make the value later, when the maker's scope is no longer open.
         names = global_state.get_global_attribute("name_scope_stack") or [None]
         self._maker = getattr(names[-1], "caller", None)
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**kwargs, "name": kwargs.get("name") or auto_name("Variable")})
 
     def _initialize_with_initializer(self, initializer: Callable[..., Any]) -> None:
         self._initialize(lambda: self._convert_to_tensor(initializer(self._shape, dtype=self._dtype)))

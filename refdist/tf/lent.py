@@ -1,0 +1,141 @@
+"""What Keras computes with TensorFlow's own names: some of its modules are given `refdist.tf`, the rest is refused.
+
+Keras asks in many places whether TensorFlow is there, and is told that it is not.  The modules of `_MODULES` are about
+datasets, or are functions of tensors, and their code runs on what refdist has.  And `tf.keras` has names that `keras`
+has not, of Keras 2 (`tf.keras.backend.mean`, `tf.keras.preprocessing.text.Tokenizer`): they are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from refdist import errors
+from refdist.data import Dataset
+from refdist.tf.keras.seams import replace
+from refdist.tf.own import LENT
+
+_MODULES = ("utils.timeseries_dataset_utils", "layers.preprocessing.normalization",
+            "layers.preprocessing.discretization", "legacy.layers")
+# Where Keras keeps the names of `tf.keras`.
+_NAMES = "keras._tf_keras.keras"
+_SAVED = "refdist writes and reads no SavedModel", (
+    "Write `model.save(\"name.keras\")`, and read it with `tf.keras.models.load_model`.")
+# What is refused when it is called: why, and what to write instead.
+_REFUSED = {
+    "export.ExportArchive": _SAVED,
+    "layers.TFSMLayer": _SAVED,
+    "layers.HashedCrossing": ("Keras computes it with TensorFlow", "Write `tf.strings.join` of the features, and "
+                              "`tf.keras.layers.Hashing` of that."),
+    "utils.FeatureSpace": ("Keras computes it with TensorFlow", "Write a layer for each feature, `Normalization`, "
+                           "`StringLookup` or `IntegerLookup`, and `tf.concat`."),
+}
+# How many rows of a dataset without batches a layer that adapts itself reads at once.
+_ROWS = 128
+# The formats of `Model.export` that TensorFlow writes.
+_FORMATS = ("tf_saved_model", "litert")
+
+
+def connect(keras: Any) -> None:
+    """From now on these modules compute with `refdist.tf`, and Keras has the names of `tf.keras`."""
+    from refdist import tf
+
+    for name in _MODULES:
+        import_module(f"keras.src.{name}").tf = tf  # type: ignore[attr-defined]
+    import_module(LENT).tf = _ForFunctions("tensorflow")  # type: ignore[attr-defined]
+    _add_names(import_module(_NAMES), keras)
+    import_module("keras.src.utils.module_utils").tensorflow.initialize = _refuse
+    replace(keras.layers.Normalization, "adapt", _adapting)
+    replace(keras.Model, "export", _exporting)
+    replace(keras.utils, "split_dataset", _splitting)
+    for path, (why, advice) in _REFUSED.items():
+        place, _, name = path.partition(".")
+        setattr(getattr(keras, place), name, _Refused(f"tf.keras.{path}", why, advice))
+
+
+class _ForFunctions(ModuleType):
+    # `tf` for the functions of `tf.keras.backend`: where they say `tf.compat.v1`, the operations are the same.
+    SparseTensor = RaggedTensor = type("NoTensor", (), {})  # what no value is
+
+    def __getattr__(self, name: str) -> Any:
+        from refdist import tf
+
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(tf, name)
+
+    @property
+    def compat(self) -> Any:
+        return SimpleNamespace(v1=self, dimension_value=lambda size: size)
+
+    @staticmethod
+    def assign_add(variable: Any, value: Any) -> Any:
+        return variable.assign_add(value)
+
+    @staticmethod
+    def assign_sub(variable: Any, value: Any) -> Any:
+        return variable.assign_sub(value)
+
+    @staticmethod
+    def assign(variable: Any, value: Any) -> Any:
+        return variable.assign(value)
+
+
+def _add_names(source: ModuleType, target: ModuleType) -> None:
+    for name, value in tuple(vars(source).items()):
+        if name.startswith("_"):
+            continue
+        if not hasattr(target, name):
+            setattr(target, name, value)
+        elif isinstance(value, ModuleType) and value.__name__.startswith(_NAMES):
+            _add_names(value, getattr(target, name))
+
+
+def _refuse() -> None:
+    raise errors.error("RD20", "a part of Keras that computes with TensorFlow", "TensorFlow is not here",
+                       "Use another layer or function of Keras, or compute it with `tf` before the model.",
+                       kind=errors.MissingPackageError)
+
+
+class _Refused:
+    # Not a function: programs also ask for the attributes of these classes.
+    def __init__(self, path: str, why: str, advice: str) -> None:
+        self._error = "RD20", path, why, advice
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        raise errors.error(*self._error, kind=errors.MissingNameError)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self()
+
+
+def _splitting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def split_dataset(dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(dataset, Dataset):
+            raise errors.error("RD20", "tf.keras.utils.split_dataset", "Keras splits datasets with TensorFlow",
+                               "Write `dataset.take(n)` and `dataset.skip(n)`.", kind=errors.MissingNameError)
+        return original(dataset, *args, **kwargs)
+    return split_dataset
+
+
+def _adapting(original: Callable[..., Any]) -> Callable[..., Any]:
+    # The spec of a dataset may not know the lengths that the layer asks for; its batches do.
+    def adapt(self: Any, data: Any) -> None:
+        if isinstance(data, Dataset):
+            spec = data.element_spec
+            rows = spec[0] if isinstance(spec, tuple) else spec
+            data = iter(data.batch(_ROWS) if len(rows.shape) == 1 else data)
+        original(self, data)
+    return adapt
+
+
+def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def export(self: Any, filepath: Any, format: str = "tf_saved_model", *args: Any, **kwargs: Any) -> Any:
+        if format in _FORMATS:
+            raise errors.error("RD20", f"{type(self).__name__}.export", *_SAVED, kind=errors.MissingNameError)
+        return original(self, filepath, format, *args, **kwargs)
+    return export
