@@ -223,6 +223,28 @@ def test_a_function_that_goes_on_after_another_failed_is_named_beside_the_error(
     assert notes and all("function step" in note and "1000 times" in note for note in notes)
 
 
+def test_a_function_that_was_given_up_is_noted_on_the_next_error_only() -> None:
+    def failing() -> None:
+        v.assign_add(1.0)
+        raise KeyError("mine")
+
+    noted = 0
+    for seed in range(8):
+        c = coordinator(2, 1)
+        v = variable(c)
+        notes = []
+        for functions in ((never_stopped(v), failing), (failing,)):
+            with interleaving(seed):
+                for function in functions:
+                    c.schedule(function)
+                with pytest.raises(KeyError, match="mine") as caught:
+                    c.join()
+            notes.append(sum("RD22" in note for note in caught.value.__notes__))
+        assert notes[1] == 0
+        noted += notes[0]
+    assert noted
+
+
 def test_a_function_that_goes_on_in_a_few_handlers_ends_by_itself() -> None:
     c = coordinator(2, 1)
     v = variable(c)

@@ -88,6 +88,27 @@ class Scheduler(ABC):
             waited: whether some functions had not ended before `join` was called.
         """
 
+    def failed(self, cluster: Cluster) -> None:  # noqa: B027
+        """Called when the function that runs has raised an error.
+
+        Args:
+            cluster: where it happened.
+        """
+
+    def stops(self, cluster: Cluster) -> None:  # noqa: B027
+        """Called before the coordinator stops all functions, because one has failed.
+
+        Args:
+            cluster: where it happens.
+        """
+
+    def left(self, error: errors.RefdistError) -> None:  # noqa: B027
+        """Called when a function could not be stopped, and its thread is left.
+
+        Args:
+            error: says which one.
+        """
+
     def disturbed(self, why: str) -> None:  # noqa: B027
         """Called when the run depends on something that is neither a choice nor an access, so that it may not repeat.
 

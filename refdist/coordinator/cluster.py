@@ -56,6 +56,29 @@ def _of_worker(value: PerWorkerValue, worker: int) -> object:
     return value._of(worker)
 
 
+class Bound:
+    """A function with its arguments, called with the number of a worker.
+
+    Attributes:
+        fn, args, kwargs: the function and the arguments; arrays among these are its own.
+    """
+
+    __slots__ = ("args", "fn", "kwargs")
+
+    def __init__(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self, worker: int) -> object:
+        if not self.args and not self.kwargs:
+            return self.fn()
+        args, kwargs = nest.map_structure(
+            lambda leaf: _of_worker(leaf, worker) if isinstance(leaf, PerWorkerValue) else leaf,
+            [self.args, self.kwargs])
+        return self.fn(*args, **kwargs)
+
+
 class Cluster(Functions):
     """The simulated workers of one coordinator.
 
@@ -104,12 +127,19 @@ class Cluster(Functions):
 
     def raise_error(self) -> None:
         # Functions are stopped one at a time, by the thread that lets them go on.
-        self.waiting.until(lambda: self.error is None, super().raise_error)
+        self.waiting.until(lambda: self.error is None, self._raise_error)
+
+    def _raise_error(self) -> None:
+        if current.value is not None:
+            current.value.stops(self)
+        super().raise_error()
 
     def abandon(self) -> None:
         """Stops and drops all functions, because the program has ended."""
         if not self._interrupted:  # interrupted functions stop by themselves
             with self.waiting.leads:
+                if current.value is not None:
+                    current.value.stops(self)
                 self._stop_all()
                 self.queue.clear()
 
@@ -141,16 +171,7 @@ class Cluster(Functions):
 
     def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
               ) -> Callable[[int], object]:
-        if not args and not kwargs:
-            return lambda worker: fn()
-        own = nest.map_structure(kept, [args, kwargs])
-
-        def call(worker: int) -> object:
-            own_args, own_kwargs = nest.map_structure(
-                lambda leaf: _of_worker(leaf, worker) if isinstance(leaf, PerWorkerValue) else leaf, own)
-            return fn(*own_args, **own_kwargs)
-
-        return call
+        return Bound(fn, *nest.map_structure(kept, [args, kwargs]) if args or kwargs else ((), {}))
 
     def per_worker_dataset(self, given: object) -> PerWorkerDataset:
         return PerWorkerDataset(per_worker_datasets(given, self.workers), self._extended.lives)
@@ -293,7 +314,8 @@ class Cluster(Functions):
             pass
         except BaseException as error:
             if not closure.fate:
-                disturbed("a function fails, which stops the others")
+                if current.value is not None:
+                    current.value.failed(self)
                 self._failed(closure, worker.number, error)
         try:
             return self._ended(closure)
@@ -409,12 +431,15 @@ class Cluster(Functions):
         assert worker is not None
         if not self._interrupted:
             site = call_site.that_led_here()
-            self.given_up = errors.error(
+            given_up = errors.error(
                 "RD22", f"function {closure} on worker {worker.number}", f"it was to end, and has caught the exception "
                 f"that ends it {REFUSALS} times{f', last at {site[0]}' if site else ''}; its thread was left there",
                 "Write `except Exception` around accesses to variables.")
+            self.given_up.append(given_up)
+            if current.value is not None:
+                current.value.left(given_up)
             if closure.fate == LOST:
-                self._failed(closure, worker.number, self.given_up)
+                self._failed(closure, worker.number, given_up)
                 closure.fate = CANCELLED
             job = self._ended(closure)
             if job is not None:

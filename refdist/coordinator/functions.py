@@ -35,7 +35,7 @@ class Functions(ABC):
         queue: the functions that wait.
         count: how many were scheduled.
         error: the first one of a function, until it is raised.
-        given_up: that of a function that could not be stopped; None where all could.
+        given_up: those of functions that could not be stopped, until an error that is raised has them as notes.
     """
 
     def __init__(self, workers: int, waiting: Waiting) -> None:
@@ -44,7 +44,7 @@ class Functions(ABC):
         self.queue: deque[Closure] = deque()
         self.count = 0
         self.error: BaseException | None = None
-        self.given_up: errors.RefdistError | None = None
+        self.given_up: list[errors.RefdistError] = []
 
     @property
     @abstractmethod
@@ -132,8 +132,10 @@ class Functions(ABC):
         for closure in dropped:
             closure.cancel("it was dropped before it began, because another function failed")
         self._stop_all()
-        if self.given_up not in (None, error):
-            error.add_note(str(self.given_up))
+        given_up, self.given_up = self.given_up, []
+        for other in given_up:
+            if other is not error:
+                error.add_note(str(other))
         raise error
 
     def _failed(self, closure: Closure, worker: int, error: BaseException) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from refdist.insight.commuting import Effect, Touch, commute
-from refdist.insight.schedules import PROGRAM, RETURN, Process, Step
+from refdist.insight.schedules import PROGRAM, RETURN, Process, Step, independent
 
 _Piece = tuple[Process, int]  # a function, or a step of the coordinator
 
@@ -50,6 +50,8 @@ INTERRUPTED = Kind("NOT RESTART-SAFE", "save in one Checkpoint all that the prog
                    "runs; restore it first of all, and do only what is left to do")
 TOO_STALE = Kind("TOO STALE", "`join` before so many functions read `{name}` at once, have fewer workers, or allow a "
                  "larger `max_staleness`")
+SHARED = Kind("SHARED OBJECT", "a variable in its place, or what functions return; workers on other machines share no "
+              "objects")
 OTHER = Kind("NOT ONE AFTER THE OTHER", "let one function do it, or `join` between them")
 
 
@@ -96,7 +98,7 @@ def anomaly(steps: Sequence[Step]) -> Anomaly | None:
                 add(own, j)
             own = j
         for i in range(j):
-            if (step.after and steps[i].process != PROGRAM) or not commute(steps[i].touch, step.touch):
+            if (step.after and steps[i].process != PROGRAM) or not independent(steps[i], step):
                 add(i, j)
     circle = _circle(edges)
     if circle is None:
@@ -105,7 +107,9 @@ def anomaly(steps: Sequence[Step]) -> Anomaly | None:
     marked = tuple(sorted({i for pair in pairs for i in pair}))
     # The coordinator is one, where no circle of functions alone explains it.
     whole = [(step.process, 0) for step in steps]
-    return _classified(steps, pieces) or _classified(steps, whole) or Anomaly(OTHER, marked)
+    changing = [i for i in marked if steps[i].changes]
+    return (_classified(steps, pieces) or _classified(steps, whole)
+            or (Anomaly(SHARED, (*marked, changing[-1])) if changing else Anomaly(OTHER, marked)))
 
 
 def too_stale(steps: Sequence[Step], bound: int) -> tuple[Anomaly, int] | None:

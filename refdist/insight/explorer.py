@@ -4,12 +4,11 @@ In this order: the quiet schedule, twice, because nothing can be said of a progr
 run for each pair of functions of which the quiet run predicts a lost update; then one run for each class of schedules
 (`reduction`), to the end or for two thirds of the budget; where that is not the end, some others (`sampling`).  Where
 workers can be lost, the quiet run is followed by those in which the worker of a function is lost before one of its
-accesses, or the server of the variable.  A worker that is lost in a certain step of a certain function makes another
-program, which is as deterministic, so where the end is reached, all classes of each of these programs are run, too; and
-those of programs with two losses.  After the loss of a server what comes has one order, in each run of a class.  Where
-the program can be killed, it is killed before each step of each file that refdist writes (`kills`), or told to end
-where it asks, and begins again: from there on, all classes are run, once for each state of the files.
-What is found is made shorter, and run again for the report.
+accesses, or the server of the variable.  A worker or server that is lost in a certain step of a certain function makes
+another program, which is as deterministic, so where the end is reached, all classes of each of these programs are run,
+too; and those of programs with two losses.  Where the program can be killed, it is killed before each step of each file
+that refdist writes (`kills`), or told to end where it asks, and begins again: from there on, all classes are run, once
+for each state of the files.  What is found is made shorter, and run again for the report.
 """
 
 from __future__ import annotations
@@ -28,7 +27,16 @@ from refdist import errors
 from refdist.coordinator.values import not_on_a_worker
 from refdist.core import call_site, keras
 from refdist.core.integers import as_integer
-from refdist.insight.anomalies import INTERRUPTED, NOT_RESTART_SAFE, OTHER, RUN_TWICE, Anomaly, anomaly, too_stale
+from refdist.insight.anomalies import (
+    INTERRUPTED,
+    NOT_RESTART_SAFE,
+    OTHER,
+    RUN_TWICE,
+    SHARED,
+    Anomaly,
+    anomaly,
+    too_stale,
+)
 from refdist.insight.commuting import Effect, commute, keep_ages
 from refdist.insight.kills import Files
 from refdist.insight.orders import choices_of
@@ -67,6 +75,7 @@ WHEREVER = {
     "any worker, once": ", wherever a worker is lost before an access",
     "any two workers, once each": ", wherever two workers are lost before an access",
     "any return, once": ", whichever function loses its worker before it returns",
+    "any parameter server, once": ", wherever a parameter server is lost before an access to a variable of it",
     "any checkpoint, once": ", wherever it is killed while it saves",
     "any preemption notice, once": ", wherever it is told to end",
 }
@@ -108,7 +117,7 @@ def explore(program: Program, check: Check | None = None, budget: float | str = 
             "any return, once": the worker is lost when its function has made its last access, before the coordinator
             hears of it, and the function is carried out again.
             "any parameter server, once": a server is lost before an access to one of its variables.  A program that
-            ends with RD33 begins again, and has to come to what it comes to otherwise.  Nothing is called proved.
+            ends with RD33 begins again, and has to come to what it comes to otherwise.
             "any checkpoint, once": the program is killed before each write, fsync, rename and removal of a file by
             which refdist saves a checkpoint, and begins again with the files as they were.  It has to come to what it
             comes to otherwise.  What it has saved is removed after each run.
@@ -239,7 +248,6 @@ class _Explorer:
         self._faulty = faults
         self._possible, self._lost = FAULTS.get(faults or "", (NO_FAULTS, ""))
         self._losses = self._possible.workers + self._possible.returns + self._possible.servers  # at most, in a run
-        self._in_all_orders = self._possible.workers + self._possible.returns > 0
         self._bound = bound
         self._budget = _seconds(budget)
         self._end = time.monotonic() + self._budget
@@ -252,7 +260,9 @@ class _Explorer:
         self._all_orders = False  # whether all orders have been tried
         self._tried = 0
         self._reasons: dict[str, None] = {}  # why nothing is proved
-        self._states: set[object] = set()  # of the files that kills have left
+        self._states: set[object] = set()  # of the files that kills and losses have left
+        self._shares = False  # whether a run has changed what functions share
+        self._shared: dict[str, None] = {}  # what that is
 
     def explore(self) -> Report:
         """Explores the program; an interrupt ends this, and the report has what is known by then."""
@@ -281,7 +291,7 @@ class _Explorer:
         for trial, fault in list(self._faults.values())[:KEPT]:
             report.findings.append(self._shown(trials[0], trial, fault))
         keras.set_names(self._names)
-        report._end(self._runs, self._first if self._faults else None, list(self._reasons))
+        report._end(self._runs, self._first if self._faults else None, list(self._reasons), list(self._shared))
         return report
 
     def look_at_quiet_order(self) -> None:
@@ -349,8 +359,6 @@ class _Explorer:
         for trial in [quiet, *map(self.attempt, _predicted(quiet, self._bound is not None))]:
             self._note(trial)
         classes: list[_Trial] = []
-        if self._possible.servers:
-            self._reasons["what comes after the loss of a parameter server was run in one order"] = None
         difference = self._break(report, quiet)
         if difference:
             return difference
@@ -368,7 +376,7 @@ class _Explorer:
                 losable.update(dict.fromkeys(trial.run.losable))
                 if self._faulty and trial.run.taken != quiet.run.taken:
                     classes.append(trial)
-        if self._in_all_orders and reduction.finished:
+        if self._losses and reduction.finished:
             difference = self._lose_in_all_orders(report, losable)
             if difference:
                 return difference
@@ -419,7 +427,12 @@ class _Explorer:
         return ""
 
     def _kill(self, report: Report, choices: Sequence[int]) -> str:
-        """Runs all classes of what comes after a kill or a notice, the last of these choices, as `_break` does."""
+        """Runs all classes of what comes after a kill, a notice or a loss that ends the program, as `_break` does.
+
+        Args:
+            report: where runs are counted.
+            choices: those until then.
+        """
         until_then = _following(choices)
         reduction = Reduction(commute if self._bound is None else keep_ages)
 
@@ -430,6 +443,7 @@ class _Explorer:
         while trial.run.cut != KNOWN:
             report.kills += self._possible.kills
             report.notices += self._possible.notices
+            report.losses += self._possible.servers
             self._note(trial)
             reduction.learn(trial.run)
             if trial.run.cut == DIFFERS:
@@ -458,7 +472,7 @@ class _Explorer:
             level = following
 
     def _lose_in_all_orders(self, report: Report, losable: Collection[Doom]) -> str:
-        """Runs all classes of each of the programs in which certain functions lose their workers in certain steps.
+        """Runs all classes of each of the programs in which certain functions lose workers or servers in certain steps.
 
         One run of each in turn, so that little time finds what most of them have.  Another loss comes after those that
         are right.
@@ -471,11 +485,17 @@ class _Explorer:
                 for dooms, reduction in left:
                     if time.monotonic() >= self._end:
                         break
-                    trial = self.attempt(reduction.decide, doomed=dooms)
+                    trial = self.attempt(reduction.decide, doomed=dooms, restarts=False)
                     reduction.learn(trial.run)
                     if trial.run.cut == DIFFERS:
                         return f"after a loss and {len(trial.run.steps)} steps it can go on otherwise than before"
-                    if trial.came is None or sum(step.lost for step in trial.run.steps) < len(dooms):
+                    losses = sum(step.lost or step.server is not None for step in trial.run.steps)
+                    if trial.came is None or losses < len(dooms):
+                        continue
+                    if _ends_by_a_loss(trial):
+                        difference = self._kill(report, trial.run.taken)
+                        if difference:
+                            return difference
                         continue
                     report.losses += 1
                     if self._note(trial) is None:
@@ -485,36 +505,37 @@ class _Explorer:
         return ""
 
     def attempt(self, decide: Decide, values: bool = False, states: set[object] | None = None,
-                doomed: Collection[Doom] = ()) -> _Trial:
+                doomed: Collection[Doom] = (), restarts: bool = True) -> _Trial:
         """Runs the program once.
 
         Args:
             decide: who goes on.
             values: whether to keep the values that variables held.
-            states: what does not begin again after a kill that leaves the files in one of these, which others join.
-            doomed: functions that lose their workers, and in which of their steps.
+            states: what does not begin again after a fault that leaves the files in one of these, which others join.
+            doomed: functions that lose their workers or a server, and in which of their steps.
+            restarts: whether the program begins again after it was ended by the loss of a server.
         """
         self._runs += 1
         files = Files() if self._possible.kills or self._possible.servers or self._possible.notices else None
         try:
+            whole = self._runs == 1 or self._shares
             trial = self._carried_out(Run(decide, values, self._possible, files, doomed=doomed,
-                                          orders=self._replicas))
-            if trial.came is not None and isinstance(trial.came.error, errors.UnavailableError) and _gone(trial):
-                trial.run.steps[-1].ends = True
-                trial = self._carried_out(Run(decide, values, self._possible, files, trial.run))
-            elif files is not None and (trial.run.cut == KILLED or (trial.run.exits and _is_told(trial))):
+                                          orders=self._replicas, whole=whole))
+            ended_by_loss = _ends_by_a_loss(trial) and restarts
+            if files is not None and (ended_by_loss or trial.run.cut == KILLED or (
+                    trial.run.exits and _is_told(trial))):
                 ended = trial.run
-                if ended.exits:
+                if ended.exits or ended_by_loss:
                     ended.steps[-1].ends = True
                     files.keep()
                 files.put_back()
-                state = str(ended.steps[-1]), files.state()
+                state = "" if ended_by_loss else str(ended.steps[-1]), files.state()
                 if states is not None and state in states:
                     ended.cut = KNOWN
                     return _Trial(ended, None)
                 if states is not None:
                     states.add(state)
-                trial = self._carried_out(Run(decide, values, self._possible, files, ended))
+                trial = self._carried_out(Run(decide, values, self._possible, files, ended, whole=whole))
         finally:
             if files is not None:
                 files.remove()
@@ -538,6 +559,11 @@ class _Explorer:
             run.exits = True
             came = Outcome(None, None, (), (), error if error.code else None)
         self._reasons |= run.disturbances
+        if run.sharing.unseen:
+            self._reasons[f"what functions share was not looked into: {', '.join(run.sharing.unseen)}"] = None
+        for step in run.steps:
+            self._shares = self._shares or bool(step.changes)
+            self._shared |= dict.fromkeys(map(str, step.changes))
         if run.given_up is not None:
             raise _GivenUp(_Trial(run, came))
         return _Trial(run, None if run.cut else came)
@@ -645,8 +671,12 @@ class _Explorer:
                 return could[taken[-1]]
 
             begun = time.monotonic()
-            trial = self.attempt(decide)
+            shared = self._shares
+            trial = self.attempt(_whole(taken, counts, prefix) if shared else decide)
             spent += time.monotonic() - begun
+            if shared != self._shares:
+                prefix = []  # other orders count, too
+                continue
             if trial.came is not None:
                 yield trial.came
             while taken and taken[-1] + 1 >= counts[len(taken) - 1]:
@@ -737,6 +767,11 @@ def _turns(run: Run) -> list[str]:
     return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
 
 
+def _ends_by_a_loss(trial: _Trial) -> bool:
+    """Whether the program ended with the error of a parameter server that is lost."""
+    return trial.came is not None and isinstance(trial.came.error, errors.UnavailableError) and _gone(trial)
+
+
 def _gone(trial: _Trial) -> bool:
     """Whether a parameter server is lost in this trial."""
     return any(step.server is not None for step in trial.steps)
@@ -747,11 +782,37 @@ def _is_told(trial: _Trial) -> bool:
     return any(step.told for step in trial.steps)
 
 
+def _whole(taken: list[int], counts: list[int], prefix: Sequence[int]) -> Decide:
+    """An order of whole functions, whichever of those that wait is next; the coordinator goes on between any two.
+
+    Args:
+        taken, counts: where the choices are put, and how many there were of each.
+        prefix: the choices to begin with.
+    """
+
+    def decide(run: Run, processes: dict[Process, int]) -> int:
+        running = next((number for process, number in processes.items() if run.is_running(process)), None)
+        if running is not None:
+            return running
+        begins = next((number for process, number in processes.items() if process != PROGRAM), None)
+        options = [number for process, number in processes.items() if process == PROGRAM]
+        waiting = 0 if begins is None else run.waiting
+        taken.append(prefix[len(taken)] if len(taken) < len(prefix) else 0)
+        counts.append(len(options) + waiting)
+        if taken[-1] < len(options):
+            return options[taken[-1]]
+        assert begins is not None
+        run.first(taken[-1] - len(options))
+        return begins
+
+    return decide
+
+
 def _key(trial: _Trial, fault: _Fault) -> tuple[str, object]:
     """The kind of a fault and its variable; of faults that agree in both, one is reported."""
     if fault.title in ("RAISED", "CHECK") or fault.anomaly is None:
         return fault.title, None
-    if fault.anomaly.kind in (OTHER, NOT_RESTART_SAFE, RUN_TWICE, INTERRUPTED):
+    if fault.anomaly.kind in (OTHER, SHARED, NOT_RESTART_SAFE, RUN_TWICE, INTERRUPTED):
         return fault.title, None
     return fault.title, fault.anomaly.subject(trial.steps).access.place
 

@@ -121,7 +121,7 @@ class Orders:
 
     def __init__(self, run: Choices) -> None:
         self.segments: list[Segment] = []
-        self.unseen: dict[str, None] = {}
+        self.unseen: dict[str, bool] = {}
         self._run = run
         self._results: list[Picture] = []
         self._turn: Callable[[], None] | None = None  # ends the turn that a replica has

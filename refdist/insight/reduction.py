@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from refdist.insight.commuting import Commutes, Touch, commute
-from refdist.insight.schedules import Process, Run, Step
+from refdist.insight.schedules import Process, Run, Step, independent
+from refdist.insight.sharing import ENDED
 
 Clock = dict[Process, int]
 """How many steps of each process come before a step, its own included."""
@@ -33,19 +34,17 @@ class _Node:
 
     __slots__ = ("chosen", "done", "sleep", "touches", "wanted")
 
-    def __init__(self, touches: dict[Process, Touch | None], sleep: dict[Process, Touch | None],
-                 chosen: Process) -> None:
+    def __init__(self, touches: dict[Process, Touch | None], sleep: dict[Process, Step], chosen: Process) -> None:
         self.touches = touches
         self.sleep = sleep
         self.chosen = chosen
         self.wanted = [chosen]
-        self.done: list[Process] = []
+        self.done: dict[Process, Step | None] = {}  # what they did; None where the run ended before
 
-    def asleep_afterwards(self, commutes: Commutes) -> dict[Process, Touch | None]:
-        tried = self.sleep | {process: self.touches[process] for process in self.done}
-        now = self.touches[self.chosen]
-        return {process: access for process, access in tried.items()
-                if process != self.chosen and commutes(access, now)}
+    def asleep_afterwards(self, step: Step, commutes: Commutes) -> dict[Process, Step]:
+        """What sleeps after `step`, which the one that was chosen has made."""
+        return {process: tried for process, tried in (self.sleep | self.done).items()
+                if process != self.chosen and tried is not None and independent(tried, step, commutes)}
 
 
 class Reduction:
@@ -77,7 +76,7 @@ class Reduction:
             if touches != node.touches:
                 raise run.stop(DIFFERS)
             return processes[node.chosen]
-        sleep = self._nodes[-1].asleep_afterwards(self._commutes) if self._nodes else {}
+        sleep = self._nodes[-1].asleep_afterwards(run.steps[-1], self._commutes) if self._nodes else {}
         chosen = next((process for process in processes if process not in sleep), None)
         if chosen is None:
             raise run.stop(ASLEEP)
@@ -91,7 +90,7 @@ class Reduction:
         nodes = self._nodes
         while nodes:
             node = nodes[-1]
-            node.done.append(node.chosen)
+            node.done[node.chosen] = run.steps[len(nodes) - 1] if len(run.steps) >= len(nodes) else None
             chosen = next((process for process in node.wanted
                            if process not in node.done and process not in node.sleep), None)
             if chosen is not None:
@@ -104,9 +103,13 @@ class Reduction:
     def _learn_races(self, steps: Sequence[Step]) -> None:
         clocks = Clocks(self._commutes)
         for last, step in enumerate(steps):
-            for first in clocks.add(step):
-                if last >= self._fresh:
-                    self._want(steps, clocks, first, last)
+            raced = clocks.add(step)
+            if last < self._fresh:
+                continue
+            for first in raced:
+                self._want(steps, clocks, first, last)
+            if ENDED in step.wrote:  # what others would have done does not follow
+                self._want_all(self._nodes[last])
 
     def _want(self, steps: Sequence[Step], clocks: Clocks, first: int, last: int) -> None:
         node = self._nodes[first]
@@ -122,9 +125,13 @@ class Reduction:
                     clocks.ordered(earlier, k) for earlier in between[:place]):
                 could.append(process)
         if not could:
-            node.wanted += [process for process in node.touches if process not in node.wanted]
+            self._want_all(node)
         elif not set(could) & set(node.wanted):
             node.wanted.append(steps[last].process if steps[last].process in could else could[0])
+
+
+    def _want_all(self, node: _Node) -> None:
+        node.wanted += [process for process in node.touches if process not in node.wanted]
 
 
 class Clocks:
@@ -137,6 +144,7 @@ class Clocks:
         self._numbers: list[int] = []  # the number of each step among those of its process
         self._last: dict[Process, int] = {}
         self._touching: dict[int, list[int]] = {}  # cell -> the steps that touch it
+        self._changes = False  # whether a step has changed more than a variable
 
     def ordered(self, first: int, second: int) -> bool:
         """Whether the step `first` comes before the step `second` in every schedule of the class."""
@@ -158,15 +166,15 @@ class Clocks:
             for other in self._last.values():
                 _merge(clock, self._clocks[other])
         raced: list[int] = []
-        if access is not None and races:
-            touching = self._touching.setdefault(access.cell, [])
-            for k in reversed(touching):
-                earlier = self._steps[k]
-                concurrent = earlier.process != process and clock.get(earlier.process, 0) < self._numbers[k]
-                if concurrent and not self._commutes(earlier.touch, access):
-                    raced.append(k)
-                    _merge(clock, self._clocks[k])
-            touching.append(len(self._steps))
+        self._changes = self._changes or bool(step.wrote)
+        touching = [] if access is None else self._touching.setdefault(access.cell, [])
+        for k in reversed(range(len(self._steps)) if self._changes else touching) if races else ():
+            earlier = self._steps[k]
+            concurrent = earlier.process != process and clock.get(earlier.process, 0) < self._numbers[k]
+            if concurrent and not independent(earlier, step, self._commutes):
+                raced.append(k)
+                _merge(clock, self._clocks[k])
+        touching.append(len(self._steps))
         number = clock[process] = clock.get(process, 0) + 1
         self._last[process] = len(self._steps)
         self._steps.append(step)
@@ -182,15 +190,15 @@ def _merge(clock: Clock, other: Clock) -> None:
 
 
 def signature(steps: Iterable[Step]) -> frozenset[tuple[tuple[Process, int], tuple[Process, int]]]:
-    """The class of a run: the order of its accesses that do not commute."""
+    """The class of a run: the order of its steps that do not commute."""
     counts: dict[Process, int] = {}
-    named: list[tuple[tuple[Process, int], Touch]] = []
+    named: list[tuple[tuple[Process, int], Step]] = []
     ordered = set()
     for step in steps:
-        if step.touch is not None:
+        if step.touch is not None or step.wrote:
             counts[step.process] = number = counts.get(step.process, 0) + 1
             own = (step.process, number)
-            ordered |= {(other, own) for other, access in named
-                        if other[0] != step.process and not commute(access, step.touch)}
-            named.append((own, step.touch))
+            ordered |= {(other, own) for other, earlier in named
+                        if other[0] != step.process and not independent(earlier, step)}
+            named.append((own, step))
     return frozenset(ordered)

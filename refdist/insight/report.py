@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refdist.disk import READ, REMOVE, RENAME
-from refdist.insight.anomalies import Anomaly
+from refdist.insight.anomalies import SHARED, Anomaly
 from refdist.insight.commuting import QUEUEING, Effect
 from refdist.insight.outcomes import Outcome, text
 from refdist.insight.schedules import PROGRAM, RETURN, Step, name_of
 from refdist.notebook import drawing
 
-LIMITS = "(of the order of accesses to refdist's variables; not of files, the time, or objects of Python)"
+LIMITS = ("(of the order of accesses to refdist's variables, and of what is done between two of them with Python "
+          "objects that functions share; not of files, the time, or what libraries keep to themselves)")
 KILLS_LIMITS = LIMITS.replace("; not of files", ", and of kills before each step of refdist's files; not of others")
 ORDERS_LIMITS = ("(of the Python objects, random states and files that replicas share; not of the time, the order of "
                  "what is printed, what libraries keep to themselves, or what an expression has computed when replicas "
                  "meet in the middle of it)")
 FILES = {RENAME: "saves", REMOVE: "removes", READ: "restores"}  # steps on files that are shown, and the verbs for them
+SHOWN_OBJECTS = 4
 SHOWN = 40  # the most lines of a schedule, and characters of a value
 
 
@@ -61,7 +63,11 @@ class Finding:
         if self._anomaly is not None:
             access = self._anomaly.subject(self._steps).access
             known = "" if self.title == self._anomaly.kind.title else f", with a {self._anomaly.kind.title}"
-            head += f"{known} of {access.name} ({access.place})" if access.name else known
+            changes = self._anomaly.subject(self._steps).changes
+            if self._anomaly.kind is SHARED:
+                head += f"{known} {changes[0]}" if known else f" {changes[0]}"
+            else:
+                head += f"{known} of {access.name} ({access.place})" if access.name else known
         if self._lines and self._steps:
             losses = sum(step.lost or step.server is not None for step in self._steps)
             kills = sum(step.killed for step in self._steps)
@@ -119,6 +125,7 @@ class Report:
         sampled: what was run of the other classes, where there were too many.
         reasons: why nothing is proved, where that is so although nothing was found.
         interrupted: whether Ctrl-C ended it.
+        shared: Python objects that a function, or the coordinator meanwhile, has changed and others could see.
     """
 
     def __init__(self, asked: str, lost: str, limits: str = LIMITS) -> None:
@@ -131,6 +138,7 @@ class Report:
         self.notices = 0
         self.sampled: list[str] = []
         self.reasons: list[str] = []
+        self.shared: list[str] = []
         self.interrupted = False
         self._asked = asked
         self._lost = lost
@@ -159,10 +167,11 @@ class Report:
         self.classes += 1
         self._results[str(came)] = self._results.get(str(came), 0) + 1
 
-    def _end(self, runs: int, first: int | None, reasons: Sequence[str]) -> None:
+    def _end(self, runs: int, first: int | None, reasons: Sequence[str], shared: Sequence[str]) -> None:
         self.runs = runs
         self.first = first
         self.reasons = list(reasons)
+        self.shared = list(shared)
 
     def _head(self) -> str:
         """What was found or proved, in a sentence."""
@@ -183,8 +192,10 @@ class Report:
         lost = f"and with {self._lost} in {self.losses} runs"
         killed = f"and killed before each step of a file that it saves, in {self.kills} runs"
         told = f"and told to end, each time that a PreemptionCheckpointHandler asks, in {self.notices} runs"
-        return [*[lost] * bool(self.losses), *[killed] * bool(self.kills), *[told] * bool(self.notices), *self.reasons,
-                *self.sampled]
+        names = ", ".join(self.shared[:SHOWN_OBJECTS]) + ", ..." * (len(self.shared) > SHOWN_OBJECTS)
+        shared = f"functions share {names}: workers on other machines do not"
+        return [*[shared] * bool(self.shared), *[lost] * bool(self.losses), *[killed] * bool(self.kills),
+                *[told] * bool(self.notices), *self.reasons, *self.sampled]
 
     def _came_to(self) -> str:
         """The results, those of most classes first; "" where there is none."""
@@ -239,7 +250,10 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
         if step.ends:
             versions.clear()  # the restarted program has other variables
             read.clear()
+        objects = [(who, f"changes {change.name}", str(change.place or ""), "<-" * (i in marked))
+                   for change in step.changes]
         if touch is None or touch is QUEUEING:
+            rows += objects
             continue
         version, note = versions.get(touch.cell, 0), ""
         if touch.writes:
@@ -253,6 +267,7 @@ def table(steps: Sequence[Step], anomaly: Anomaly | None) -> list[str]:
             note = note or "<-"
         value = "" if step.value is None else _short(text(step.value))
         rows.append((who, f"{access.operation} {access.name} = {value}", str(access.place or ""), note))
+        rows += objects
     widths = [max((len(row[k]) for row in rows), default=0) for k in range(3)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip()
              for row in rows]

@@ -26,13 +26,15 @@ from refdist.array.convert import to_numpy
 from refdist.checkpoints import preemption
 from refdist.checkpoints.files import INDEX
 from refdist.coordinator.choices import COORDINATOR, GO_ON, LOSE, TAKE, Option, Scheduler
-from refdist.coordinator.cluster import Cluster
+from refdist.coordinator.closures import Closure
+from refdist.coordinator.cluster import Bound, Cluster
 from refdist.core import call_site, context_stack, devices
 from refdist.core.call_site import Place
 from refdist.core.chooser import chooser
-from refdist.insight.commuting import QUEUEING, Touch, touch
+from refdist.insight.commuting import QUEUEING, Commutes, Touch, commute, touch
 from refdist.insight.kills import Files
 from refdist.insight.orders import Orders
+from refdist.insight.sharing import ENDED, FAILED, Cell, Change, Server, Sharing, is_read
 from refdist.variables.creation import variable_creator_scope
 from refdist.variables.served import Access, PerWorkerVariable, ServedVariable, here
 from refdist.variables.sharded import ShardedVariable
@@ -109,10 +111,14 @@ class Step:
         ends: whether the program ends here and begins again.
         starts: the number of the step after which the function that this step begins was in the queue; else -1.
         value: what the variable held after the access.
+        scope: what its function reaches of Python objects; None for the coordinator.
+        wrote: what it has changed beside a variable.
+        changes: the same, with names, where these are Python objects.
+        on: the server of the variable that it accesses.
     """
 
-    __slots__ = ("access", "after", "ends", "failed", "killed", "lost", "process", "server", "starts", "told", "value",
-                 "worker")
+    __slots__ = ("access", "after", "changes", "ends", "failed", "killed", "lost", "on", "process", "scope", "server",
+                 "starts", "told", "value", "worker", "wrote")
 
     def __init__(self, process: Process, worker: int | None, access: Pending, after: bool, starts: int) -> None:
         self.process = process
@@ -127,6 +133,14 @@ class Step:
         self.server: int | None = None
         self.ends = False
         self.value: Any = None
+        self.scope: int | None = None
+        self.wrote: frozenset[Cell] = frozenset()
+        self.changes: tuple[Change, ...] = ()
+        self.on: Server | None = None
+
+    def reads(self, cell: Cell) -> bool:
+        """Whether it reads what another step changes."""
+        return is_read(cell, self.scope, self.process == PROGRAM, self.on)
 
     @property
     def touch(self) -> Touch | None:
@@ -146,6 +160,16 @@ def name_of(process: Process) -> str:
         f" of coordinator {process[0] + 1}" if process[0] else "")
 
 
+def independent(first: Step, second: Step, commutes: Commutes = commute) -> bool:
+    """Whether two steps of different processes come to the same in either order, if their accesses commute so."""
+    if not commutes(first.touch, second.touch):
+        return False
+    if not first.wrote and not second.wrote:
+        return True
+    return not (first.wrote & second.wrote or any(map(second.reads, first.wrote))
+                or any(map(first.reads, second.wrote)))
+
+
 Decide = Callable[["Run", dict[Process, int]], int]
 """Given the run, and the number of an option for each process that can go on; the quiet one first."""
 
@@ -159,8 +183,10 @@ class Run(Scheduler):
         faults: what can happen to the program.
         files: what notes the files that are written; None where the program cannot be killed while it writes.
         before: the run that ended when the program was killed, lost a server, or was told to end; this one is the rest.
-        doomed: functions that lose their workers whoever goes on, and in which of their steps.
+        doomed: functions that lose their workers, or the server that they access, whoever goes on, and in which of
+            their steps.
         orders: whether the order of replicas is a choice, too.
+        whole: whether all that functions share is looked at after each step, as `Sharing` has it.
 
     Attributes:
         steps: what has happened.
@@ -169,7 +195,7 @@ class Run(Scheduler):
         losing: for each of them, the one that loses the worker of the function that went on, or the server of the
             variable that is accessed; None where none does.
         killing: for each of them, the one that kills the program, or tells it to end; None where none does.
-        losable: the steps of functions, by their function and their number in it, in which its worker could be lost.
+        losable: the steps, by their function and their number in it, in which its worker or a server could be lost.
         disturbances: why the schedule does not decide everything.
         cut: why it was not followed to its end; "" if it was.
         exits: whether the program has ended with SystemExit.
@@ -180,10 +206,12 @@ class Run(Scheduler):
         several: how many options there are at the point where `decide` is asked; 0 where there is only one.
         cells: what held values, in the order in which it was made.
         copies: other variables, by their copies: those of replicas, and those without a strategy.
+        sharing: what functions share beside variables.
     """
 
     def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
-                 before: Run | None = None, doomed: Collection[Doom] = (), orders: bool = False) -> None:
+                 before: Run | None = None, doomed: Collection[Doom] = (), orders: bool = False,
+                 whole: bool = False) -> None:
         self.before = before
         self.steps: list[Step] = []
         self.taken: list[int] = [] if before is None else list(before.taken)
@@ -200,6 +228,7 @@ class Run(Scheduler):
         self.several = 0
         self.cells: list[Variable] = []
         self.copies: list[ResourceVariable] = []
+        self.sharing = Sharing(whole)
         self._decide = decide
         self._values = values
         self._faults = faults
@@ -208,17 +237,20 @@ class Run(Scheduler):
         self._options: Sequence[Option] = ()  # at the point where `decide` is asked, in the cluster of this number
         self._cluster = 0
         self.thread = threading.get_ident()
-        self._gone: set[tuple[int, int]] = set()  # parameter servers, by cluster and number
+        self._gone: set[Server] = set()
         self._numbers: dict[int, int] = {}  # id of a cell -> its number
         self._clusters: list[Cluster] = []
         self._pending: dict[Process, Pending] = {}
         self._on: dict[tuple[int, int], Process] = {}  # (cluster, worker) -> the process on it
         self._begun: list[int] = []  # for each cluster, how many functions have begun
-        self._made: dict[Process, int] = {}  # how many steps
+        self._made: dict[Process, int] = {}  # how many steps; of the coordinator, how many accesses
+        self._scopes: dict[int, tuple[int, Closure]] = {}  # id of a function -> what it reaches, and the function
+        self._reached: dict[Process, int] = {}  # the same, by process
         # For each cluster and function, the number of the step after which it was in the queue.
         self._scheduled: list[list[int]] = []
         self._own_step = -1  # the coordinator's last one
         self._all_ended = False
+        self._joined: bool | None = None  # whether the coordinator has waited for all functions; None for no function
         self._open: Step | None = None
 
     def carry_out(self, program: Callable[[], object], outcome: Callable[[object], Any]) -> Any:
@@ -240,6 +272,9 @@ class Run(Scheduler):
                     return outcome(program())
                 finally:
                     self._settle()
+                    self._forget()
+                    if self._joined is False and not self.cut:
+                        self.steps[-1].wrote |= {ENDED}
         finally:
             if self.orders is not None:
                 self.orders.end_turn()
@@ -251,7 +286,7 @@ class Run(Scheduler):
                 self.cut = "ended"
             for cluster in self._clusters:
                 cluster.abandon()
-                self.given_up = self.given_up or cluster.given_up
+                self.given_up = self.given_up or next(iter(cluster.given_up), None)
             if self.cut == "ended":
                 self.cut = ""
 
@@ -262,7 +297,9 @@ class Run(Scheduler):
 
     def touch_of(self, process: Process) -> Touch | None:
         """The access that a process makes when it goes on."""
-        return QUEUEING if self._dooms(process) else self._pending.get(process, _NOTHING).touch
+        if self._dooms(process) and not self._faults.servers:
+            return QUEUEING
+        return self._pending.get(process, _NOTHING).touch
 
     def _dooms(self, process: Process) -> bool:
         return (process, self._made.get(process, 0)) in self._doomed
@@ -278,9 +315,12 @@ class Run(Scheduler):
         if self.cut:  # the run is about to end
             return next((i for i, option in enumerate(options) if option.action == COORDINATOR), 0)
         self._settle()
+        self._look_at_what_is_shared()
         if len(self.steps) >= LIMIT:
             raise self.stop(f"it went on for more than {LIMIT} steps")
         number = self._number(cluster)
+        if not self._others_rest(cluster):
+            self.disturbed("functions of several coordinators run at the same time")
         processes: dict[Process, int] = {}
         for i, option in enumerate(options):
             if option.action == COORDINATOR:
@@ -292,18 +332,21 @@ class Run(Scheduler):
         self.several = len(options) if len(options) > 1 else 0
         self._options, self._cluster = options, number
         chosen = self._decide(self, processes)
+        doomed: Process | None = None
         if len(options) > 1:  # counted as `interleaving` counts choices
             others = [i for i in processes.values() if i != chosen]
             losing = self.losing_of(chosen)
-            if losing is not None and options[chosen].action == GO_ON:
-                process = self._on[number, int(options[chosen].task)]
-                self.losable.append((process, self._made[process]))
-                chosen = losing if self._dooms(process) else chosen
+            if losing is not None and options[chosen].action in (COORDINATOR, GO_ON):
+                process = PROGRAM if options[chosen].action == COORDINATOR else self._on[
+                    number, int(options[chosen].task)]
+                self.losable.append((process, self._made.get(process, 0)))
+                if self._dooms(process):
+                    chosen, doomed = losing, process
             self.taken.append(chosen)
             self.others.append(others)
             self.losing.append(losing)
             self.killing.append(None)
-        self._note(options[chosen], number)
+        self._note(options[chosen], number, doomed)
         return chosen
 
     def losing_of(self, number: int) -> int | None:
@@ -321,12 +364,31 @@ class Run(Scheduler):
             lost = None if variable is None else Option(LOSE, f"ps {_server(variable)}")
         return self._options.index(lost) if lost in self._options else None
 
-    def _note(self, option: Option, number: int) -> None:
+    def first(self, waiting: int) -> None:
+        """Moves a function to the front of the queue: that of this number among those that wait.
+
+        It may be asked where `decide` is.
+        """
+        queue = self._clusters[self._cluster].queue
+        function = queue[waiting]
+        del queue[waiting]
+        queue.appendleft(function)
+
+    @property
+    def waiting(self) -> int:
+        """How many functions wait for a worker where `decide` is asked."""
+        return len(self._clusters[self._cluster].queue)
+
+    def is_running(self, process: Process) -> bool:
+        """Whether a function that can go on has begun."""
+        return process != PROGRAM and process[1] <= self._begun[process[0]]
+
+    def _note(self, option: Option, number: int, doomed: Process | None = None) -> None:
         starts = -1
         kind, _, task = str(option.task).rpartition(" ")
         worker = None if option.action == COORDINATOR or kind == "ps" else int(task)
         if worker is None:
-            process = PROGRAM
+            process = PROGRAM if doomed is None else doomed
         elif option.action == LOSE:
             process = self._on.get((number, worker), PROGRAM)
             if process in self._pending:
@@ -336,23 +398,30 @@ class Run(Scheduler):
         elif option.action == TAKE:
             begun = self._begun[number] = self._begun[number] + 1
             process = self._on[number, worker] = (number, begun)
+            self._reached[process] = self._scopes.get(id(self._clusters[number].queue[0]), (-1, None))[0]
             known = self._scheduled[number]
             starts = known[begun - 1] if begun <= len(known) else -1
         else:
             process = self._on[number, worker]
-        nobody = option.action == LOSE and process == PROGRAM
+        nobody = option.action == LOSE and (kind == "ps" or process == PROGRAM)
         access = _NOTHING if nobody else self._pending.pop(process, _NOTHING)
         step = Step(process, worker, access, self._all_ended and option.action == COORDINATOR, starts)
         if kind == "ps":
             step.server = int(task)
-            self._gone.add((number, step.server))
-        step.lost = option.action == LOSE and process != PROGRAM
-        if self._gone and access.variable is not None:
-            step.failed = (number, _server(access.variable)) in self._gone
+            gone = Server(number, step.server)
+            self._gone.add(gone)
+            step.wrote = frozenset([gone])
+        step.lost = option.action == LOSE and not nobody
+        server = None if access.variable is None else _server(access.variable)
+        if server is not None:
+            step.on = Server(number, server)
+            step.failed = step.on in self._gone
+        step.scope = self._reached.get(process)
         if option.action == COORDINATOR:
             self._all_ended = False
             self._own_step = len(self.steps)
-        self._made[process] = self._made.get(process, 0) + 1
+        if process != PROGRAM or access.variable is not None:
+            self._made[process] = self._made.get(process, 0) + 1
         self.steps.append(step)
         self._open = step
 
@@ -380,6 +449,11 @@ class Run(Scheduler):
         process = PROGRAM if worker is None else self._on[number, worker]
         if access is None:
             self._scheduled[number].append(self._own_step)
+            self._joined = False
+            closure = cluster.queue[-1]
+            if isinstance(closure.call, Bound) and self.orders is None:
+                call = closure.call
+                self._scopes[id(closure)] = self.sharing.add(call.fn, call.args, call.kwargs), closure
         elif access.variable is not None:
             if context_stack.frame().drafts is not None:
                 self.disturbed("an `extended.update` writes at its end")
@@ -452,6 +526,40 @@ class Run(Scheduler):
         if waited:
             self.steps[-1].after = True  # the one with which it went on
         self._all_ended = True
+        if self._others_rest(cluster):
+            self._joined = True
+            self._look_at_what_is_shared()
+            self._forget()
+
+    def _forget(self) -> None:
+        if self.sharing.forget() and not self.cut:
+            self.disturbed("in some schedules only, random numbers are drawn, or a large array is changed")
+
+    def failed(self, cluster: Cluster) -> None:
+        if not self.cut:
+            self.steps[-1].wrote |= {FAILED}
+
+    def stops(self, cluster: Cluster) -> None:
+        if self.cut:
+            return
+        self.steps[-1].wrote |= {ENDED}
+        number = self._number(cluster)
+        self._begun[number] += len(cluster.queue)  # those that are dropped keep their numbers
+        known = self._scheduled[number]
+        known += [-1] * (self._begun[number] - len(known))  # `schedule` may raise the error after it has added one
+
+    def left(self, error: errors.RefdistError) -> None:
+        self.given_up = self.given_up or error
+
+    def _others_rest(self, cluster: Cluster) -> bool:
+        return all(other is cluster or other.idle for other in self._clusters)
+
+    def _look_at_what_is_shared(self) -> None:
+        """Notes what the last step has changed of it."""
+        cells, changes = self.sharing.changes()
+        if cells:
+            self.steps[-1].wrote |= cells
+            self.steps[-1].changes += changes
 
     def disturbed(self, why: str) -> None:
         if not self.cut:
@@ -471,8 +579,6 @@ class Run(Scheduler):
             if self._faults.servers and self.before is None and not self._gone:
                 for server in range(cluster.servers):
                     cluster.add_fault(("ps", server), None)
-            if len(self._clusters) > 1:
-                self.disturbed("the program has several coordinators")
             return len(self._clusters) - 1
 
     def _create(self, next_creator: Callable[..., Any], **kwargs: object) -> Any:

@@ -1,25 +1,49 @@
-"""What replicas share beside variables: Python objects that the names in their function lead to, and random states.
+"""What functions share beside variables: Python objects that the names in them lead to, and states of the process.
 
-The function of the replicas is followed: the globals that its code names, those of the program's other modules too, the
-variables of functions around it, its arguments, what is in these containers and objects, and the functions of the
-program that it may call.  What is found is written down as text, number or digest for each path, such as `history[3]`
-or `trainer.steps`.  Two such pictures, taken before and after a replica had its turn, show what it has changed.
+A function of replicas, or one that was scheduled, is followed: the globals that its code names, those of the program's
+other modules too, the variables of functions around it, its arguments, what is in these containers and objects, the
+functions of the program that it may call, and those that the datasets call that it reads.  What is found is written
+down as text, number or digest for each path, such as `history[3]` or `trainer.steps`.  Two such pictures, taken before
+and after a turn, show what was changed in it.
 """
 
 from __future__ import annotations
 
+import argparse
+import array
 import contextlib
+import datetime
+import decimal
 import dis
+import fractions
+import functools
+import importlib.util
 import io
 import itertools
+import logging
+import os
+import pathlib
 import random
+import re
 import sys
 import sysconfig
+import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from os import sep
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import numpy as np
@@ -29,49 +53,66 @@ from refdist.core import call_site, seeds
 from refdist.core.call_site import Place
 from refdist.data import Dataset
 from refdist.data import Iterator as DatasetIterator
+from refdist.data.pipeline import Pipeline
 from refdist.data.position import Seeds
 from refdist.random import Generator
 
 ENTRIES = 100_000  # the most paths of a picture
+LARGE = 1 << 16  # bytes of an array that takes long
 PYTHON_S, NUMPY_S, OURS = "the state of `random`", "the state of `numpy.random`", "the state of `tf.random`"
+RANDOM = (PYTHON_S, NUMPY_S, OURS)
+ENVIRONMENT = "`os.environ`"
 Picture = dict[str, object]
 """What was found at each path."""
 
-_INSTALLED = tuple(f"{sysconfig.get_path(name)}{sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _BUILT_IN = frozenset(sys.builtin_module_names)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), range, slice)
-_OPAQUE_AND_EQUAL = (BuiltinFunctionType, np.dtype, np.ufunc)
+_EXACTLY_PLAIN = frozenset(_PLAIN)
+# What nobody changes, or what is there to be written only.
+_OPAQUE_AND_EQUAL = (
+    np.dtype, np.ufunc, re.Pattern, pathlib.PurePath, decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
+    datetime.timedelta, datetime.tzinfo, logging.Logger, logging.LoggerAdapter, GetSetDescriptorType,
+    MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
+_CACHED = type(functools.lru_cache(lambda: None))
 
 
 class Look:
-    """A look at what replicas share.
+    """A look at what functions share.
+
+    Args:
+        whole: whether large arrays are looked at, too.
 
     Attributes:
+        left_out: whether one was not.
         picture: what was found.
-        unseen: the types of objects that it could not look into.
+        unseen: the types of objects that it could not look into, and whether a library that is installed has made them.
         codes: the code of functions of the program.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = True) -> None:
+        self.left_out = False
+        self._whole = whole
         self.picture: Picture = {}
-        self.unseen: dict[str, None] = {}
+        self.unseen: dict[str, bool] = {}
         self.codes: dict[CodeType, None] = {}
         self._seen: dict[int, str] = {}  # id -> path
         self._kept: list[object] = []  # so that no id is used twice
 
     def states(self) -> None:
-        """Looks at the states of the random numbers that all share."""
-        self.picture[PYTHON_S] = _digest(repr(random.getstate()).encode())
+        """Looks at what all share: the states of random numbers, and the variables of the environment."""
+        self.picture[PYTHON_S] = hash(random.getstate())
         self.picture[NUMPY_S] = _state_of_numpy(np.random.mtrand._rand)
         seed = seeds.of_the_process.value
-        self.picture[OURS] = _digest(repr((seed.number, seed.calls.getstate(), list(seed.used.items()))).encode())
+        self.picture[OURS] = hash((seed.number, seed.calls.getstate(), tuple(seed.used.items())))
+        self.picture[ENVIRONMENT] = hash(frozenset(os.environ._data.items()))  # type: ignore[attr-defined]
 
     def at(self, path: str, value: object) -> None:
         """Looks at a value, and at what it leads to."""
         waiting = deque([(path, value)])
         while waiting and len(self.picture) < ENTRIES:
             path, value = waiting.popleft()
-            if isinstance(value, _PLAIN):
+            if type(value) in _EXACTLY_PLAIN:
                 self.picture[path] = value if not isinstance(value, float) or value == value else "nan"
                 continue
             if id(value) in self._seen:
@@ -81,7 +122,7 @@ class Look:
             self._kept.append(value)
             waiting += self._inside(path, value)
         if waiting:
-            self.unseen[f"more than {ENTRIES} objects"] = None
+            self.unseen[f"more than {ENTRIES} objects"] = False
 
     def _inside(self, path: str, value: Any) -> Iterator[tuple[str, object]]:
         kind = type(value)
@@ -91,23 +132,33 @@ class Look:
             yield kind.__name__, kind
         if isinstance(value, DatasetIterator):
             self.picture[path] = kind.__name__, value._count
+            yield from self._of_reader(path, value)
         elif isinstance(value, Dataset):  # each reading draws the seeds of shuffles
             self.picture[path] = kind.__name__, str([sorted(source._next.values())
                                                      for source in value._pipeline.sources
                                                      if isinstance(source, Seeds)])
+            yield from self._of_reader(path, value._pipeline)
         elif isinstance(value, Generator):
             if value._state._strategy is None:  # replicas have one state among them
                 yield path, value._state._primary._array
         elif call_site.is_ours(kind.__module__) or isinstance(value, _OPAQUE_AND_EQUAL):
             pass  # variables are compared in the end, and those of replicas are not shared
+        elif isinstance(value, BuiltinFunctionType):
+            if not isinstance(value.__self__, ModuleType):  # a method, such as `rows.append`
+                yield f"{path}.__self__", value.__self__
+        elif isinstance(value, _PLAIN):  # a class of it
+            self.picture[path] = kind.__name__, next(base for base in kind.__mro__ if base in _EXACTLY_PLAIN)(value)
         elif isinstance(value, ModuleType):
             if of_the_program(value.__name__):
                 yield from ((f"{path}.{name}", item) for name, item in list(vars(value).items())
                             if not name.startswith("__"))
         elif is_array(value):
-            array = np.asarray(to_numpy(value))
-            self.picture[path] = str(array.dtype), array.shape, _digest(
-                repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+            content = np.asarray(to_numpy(value))
+            if content.nbytes > LARGE and not self._whole:
+                self.left_out = True
+                return
+            self.picture[path] = str(content.dtype), content.shape, _digest(
+                repr(content.tolist()).encode() if content.dtype.hasobject else content.tobytes())
         elif isinstance(value, (dict, Mapping)):
             self.picture[path] = kind.__name__, len(value)
             yield from ((f"{path}[{key!r}]", item) for key, item in list(value.items()))
@@ -122,6 +173,8 @@ class Look:
             self.picture[path] = _digest(repr(value.getstate()).encode())
         elif isinstance(value, (np.random.RandomState, np.random.Generator)):
             self.picture[path] = _state_of_numpy(value)
+        elif isinstance(value, (array.array, memoryview)):
+            self.picture[path] = kind.__name__, _digest(value.tobytes())
         elif isinstance(value, io.IOBase):
             self.picture[path] = "file", _name(value), _position(value)
         elif isinstance(value, MethodType):
@@ -129,10 +182,26 @@ class Look:
             yield path + ".__func__", value.__func__
         elif isinstance(value, FunctionType):
             yield from self._of_function(path, value)
+        elif isinstance(value, functools.partial):
+            yield from ((path, part) for part in (value.func, *value.args))
+            yield from ((f"{path}'s {name}", item) for name, item in value.keywords.items())
+        elif isinstance(value, _CACHED):
+            self.picture[path] = kind.__name__, value.cache_info()
+            yield path, value.__wrapped__
+        elif isinstance(value, GeneratorType):
+            frame = value.gi_frame
+            self.picture[path] = kind.__name__, -1 if frame is None else frame.f_lasti
+            if frame is not None:
+                yield from ((f"{path}, which is gone through, {name}", item) for name, item in frame.f_locals.items())
+                yield from self._of_code(frame.f_code, frame.f_globals)
+        elif isinstance(value, weakref.ref):
+            yield path, value()
+        elif isinstance(value, (SimpleNamespace, argparse.Namespace)):
+            yield from ((f"{path}.{name}", item) for name, item in list(vars(value).items()))
         elif isinstance(value, type):
             if of_the_program(getattr(value, "__module__", "")):
                 yield from ((f"{path}.{name}", item) for name, item in vars(value).items()
-                            if not name.startswith("__") or isinstance(item, FunctionType))
+                            if not name.startswith(("__", "_abc_")) or isinstance(item, FunctionType))
                 yield from ((base.__name__, base) for base in value.__bases__)
         elif isinstance(value, (staticmethod, classmethod)):
             yield path, value.__func__
@@ -143,7 +212,33 @@ class Look:
         elif (state := _of_iterator(value)) is not None:
             yield f"{path}, which is gone through,", state
         else:
-            self.unseen[f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")] = None
+            name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+            self.unseen[name] = kind.__module__.partition(".")[0] not in sys.stdlib_module_names | {"builtins"}
+
+    def _of_reader(self, path: str, reader: object) -> Iterator[tuple[str, object]]:
+        # The functions of the program that a dataset calls are in the closures of refdist's own.
+        waiting: deque[Any] = deque([reader])
+        entered: set[int] = set()
+        while waiting:
+            part = waiting.popleft()
+            if id(part) in entered:
+                continue
+            entered.add(id(part))
+            if isinstance(part, functools.partial):
+                waiting += [part.func, *part.args, *part.keywords.values()]
+            elif isinstance(part, MethodType) and call_site.is_ours(type(part.__self__).__module__):
+                waiting += [part.__self__, part.__func__]
+            elif isinstance(part, FunctionType) and call_site.is_ours(part.__module__):
+                for cell in part.__closure__ or ():
+                    with contextlib.suppress(ValueError):
+                        waiting.append(cell.cell_contents)
+            elif isinstance(part, (list, tuple)):
+                waiting += part
+            elif isinstance(part, (Pipeline, Dataset, DatasetIterator)):
+                waiting += [item for _, item in _attributes(part)]
+            elif callable(part) and not isinstance(part, (type, BuiltinFunctionType)) and not call_site.is_ours(
+                    type(part).__module__):
+                yield f"{path}'s {getattr(part, '__name__', 'function')}", part
 
     def _of_function(self, path: str, function: FunctionType) -> Iterator[tuple[str, object]]:
         if not of_the_program(function.__module__):
@@ -166,20 +261,31 @@ class Look:
     def _of_code(self, code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, object]]:
         for part in _codes(code):
             self.codes[part] = None
-            yield from _named(part.co_names, names)
+            yield from _named(part, names)
+
+
+def can_be_shared(value: object) -> bool:
+    """Whether what functions are called with may be changed by one of them, and seen by others.
+
+    Arrays are copied where a function is scheduled, and accesses to variables are followed otherwise.
+    """
+    if call_site.is_ours(type(value).__module__):
+        return isinstance(value, (Dataset, DatasetIterator, Generator))
+    return type(value) not in _EXACTLY_PLAIN and not is_array(value)
 
 
 def changed(before: Picture, after: Picture) -> set[str]:
     """The names of what differs between two pictures: paths without what follows the first bracket."""
     differs = {path for path in before.keys() | after.keys() if before.get(path, before) != after.get(path, after)}
-    return {path if path in (PYTHON_S, NUMPY_S, OURS) else path.partition("[")[0].partition(",")[0] for path in differs}
+    return {path if path in RANDOM else path.partition("[")[0].partition(",")[0] for path in differs}
 
 
-def _named(used: Sequence[str], names: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """The globals that code with these names uses; of modules of the program, what it may use of them."""
+def _named(code: CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """The globals that code uses, which are `names`; of modules of the program, what it may use of them."""
+    used = code.co_names
     waiting: list[tuple[str, Mapping[str, Any]]] = [("", names)]
-    modules = {name: module for name in used if name not in names  # imported by the code itself
-               and (module := sys.modules.get(name)) is not None and of_the_program(name)}
+    modules = {name: module for name in _imported(code, names.get("__package__"))
+               if (module := sys.modules.get(name)) is not None and of_the_program(name)}
     waiting += ((f"{name}.", vars(module)) for name, module in modules.items())
     entered = {id(module) for module in modules.values()}
     for prefix, namespace in waiting:
@@ -193,8 +299,30 @@ def _named(used: Sequence[str], names: Mapping[str, Any]) -> Iterator[tuple[str,
                 yield prefix + name, value
 
 
+@functools.lru_cache(maxsize=4096)
+def _imported(code: CodeType, package: str | None) -> tuple[str, ...]:
+    """The names of the modules that code itself imports, from its package too."""
+    instructions = list(dis.get_instructions(code))
+    imported: list[str] = []
+    for i, instruction in enumerate(instructions):
+        if instruction.opname != "IMPORT_NAME":
+            continue
+        level = instructions[i - 2].argval if i > 1 and isinstance(instructions[i - 2].argval, int) else 0
+        name = str(instruction.argval)
+        if level and package:
+            with contextlib.suppress(ImportError):
+                name = importlib.util.resolve_name("." * level + name, package)
+        imported.append(name)
+        for following in instructions[i + 1:]:
+            if following.opname == "IMPORT_NAME":
+                break
+            if following.opname == "IMPORT_FROM":
+                imported.append(f"{name}.{following.argval}")
+    return tuple(imported)
+
+
 def _objects(path: str, items: Iterable[object]) -> Iterator[tuple[str, object]]:
-    yield from ((f"{path} {i}]", item) for i, item in enumerate(list(items)) if not isinstance(item, _PLAIN))
+    yield from ((f"{path} {i}]", item) for i, item in enumerate(list(items)) if type(item) not in _EXACTLY_PLAIN)
 
 
 def _digest(content: bytes) -> str:
@@ -239,12 +367,16 @@ def _of_iterator(value: Any) -> object:
     return list(map(repr, tuple(value.__reduce__())))
 
 
-def of_the_program(module: str) -> bool:
-    """Whether a module is neither a library, nor Python's own."""
-    if not module or module in _BUILT_IN or call_site.is_between(module):
+def of_the_program(module: str | None) -> bool:
+    """Whether a module is neither a library, nor Python's own; one without a file may be made by `exec`."""
+    if not module:
+        return True
+    if module in _BUILT_IN or call_site.is_between(module):
         return False
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return not file.startswith(_INSTALLED) and bool(file or module == "__main__")
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return module.partition(".")[0] not in sys.stdlib_module_names
+    return not file.startswith(_INSTALLED)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
