@@ -288,7 +288,7 @@ def test_what_is_only_read_costs_no_schedule() -> None:
 def test_functions_that_were_made_by_exec_are_looked_into(name: str | None) -> None:
     def body(c: ClusterCoordinator, v: Any) -> object:
         names: dict[str, Any] = {"state": [0]} if name is None else {"__name__": name, "state": [0]}
-        exec("def step(v):\n    rows = state[0]\n    v.assign_add(1.0)\n    state[0] = rows + 1", names)  # noqa: S102
+        exec("def step(v):\n    rows = state[0]\n    v.assign_add(1.0)\n    state[0] = rows + 1", names)
         twice(c, lambda k: names["step"](v))
         return names["state"][0]
 

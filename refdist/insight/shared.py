@@ -127,6 +127,9 @@ class Look:
     def _inside(self, path: str, value: Any) -> Iterator[tuple[str, object]]:
         kind = type(value)
         self.picture[path] = kind.__name__
+        if kind is FunctionType:
+            yield from self._of_function(path, value)
+            return
         if of_the_program(kind.__module__) and not isinstance(value, type):  # of a list with attributes, these too
             yield from ((f"{path}.{name}", item) for name, item in _attributes(value))
             yield kind.__name__, kind
@@ -180,8 +183,6 @@ class Look:
         elif isinstance(value, MethodType):
             yield f"{path}.__self__", value.__self__
             yield path + ".__func__", value.__func__
-        elif isinstance(value, FunctionType):
-            yield from self._of_function(path, value)
         elif isinstance(value, functools.partial):
             yield from ((path, part) for part in (value.func, *value.args))
             yield from ((f"{path}'s {name}", item) for name, item in value.keywords.items())
@@ -329,11 +330,15 @@ def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=12).hexdigest()
 
 
-def _state_of_numpy(source: Any) -> str:
+def _state_of_numpy(source: Any) -> int:
     generator = source if isinstance(source, np.random.Generator) else source._bit_generator
-    state = (generator.bit_generator if isinstance(generator, np.random.Generator) else generator).state
-    return _digest(repr(sorted((key, np.asarray(value).tolist() if not isinstance(value, dict) else sorted(
-        (name, np.asarray(part).tolist()) for name, part in value.items())) for key, value in state.items())).encode())
+    return hash(_hashable((generator.bit_generator if isinstance(generator, np.random.Generator) else generator).state))
+
+
+def _hashable(value: Any) -> object:
+    if isinstance(value, dict):
+        return tuple((key, _hashable(item)) for key, item in value.items())
+    return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
 def _name(file: Any) -> str:
