@@ -32,12 +32,11 @@ from refdist.backends.mpi.supervisor import (
     DEFAULT_TIMEOUT,
     LAUNCHER_VARIABLE,
     TIMEOUT_VARIABLE,
-    VARIABLE,
     Supervisor,
     seconds_to_wait,
 )
 from refdist.backends.mpi.transport import MPITransport
-from refdist.workers.launcher import Task
+from refdist.workers.launcher import SUPERVISED_VARIABLE, Task
 
 ROOT = Path(__file__).parents[1]
 PYTHON_ALONE = [sys.executable, "-I", "-S", alone.__file__]
@@ -263,7 +262,7 @@ def test_a_report_waits_for_a_reader_and_comes_whole(blocking: bool) -> None:
 WAITS = """
 import os, signal, sys
 from refdist.backends.mpi import logs, processes, supervisor
-from refdist.workers.launcher import Task
+from refdist.workers.launcher import SUPERVISED_VARIABLE, Task
 woken = processes.woken_by(*processes.ENDING)
 print(flush=True)
 if sys.argv[1] == "report":
@@ -289,7 +288,7 @@ def test_who_is_told_to_end_does_not_wait_for_a_reader(what: str) -> None:
 def test_a_job_that_a_worker_starts_is_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LAUNCHER_VARIABLE, "1 a key")
     assert Supervisor()._launched
-    monkeypatch.setenv(VARIABLE, "5 7")  # in the environment of a worker, and of what that starts
+    monkeypatch.setenv(SUPERVISED_VARIABLE, "5 7")  # in the environment of a worker, and of what that starts
     assert not Supervisor()._launched
 
 
