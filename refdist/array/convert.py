@@ -246,7 +246,7 @@ def is_text(value: object) -> bool:
 
 def has_dtype(value: object) -> bool:
     """True for values that have a dtype of their own; Python numbers and lists of them do not."""
-    return type(value) not in _NUMBERS and (is_array(value) or hasattr(value, "__array__"))
+    return type(value) not in _NUMBERS and (hasattr(value, "__array__") or library_of(value) is not None)
 
 
 def to_array(value: object, dtype: object = None, argument: str = "value",
@@ -473,7 +473,7 @@ def _beside_arrays(array: NDArray[np.generic], value: object, attempted: str) ->
 def _has_array(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_has_array(item) for item in value)
-    return is_array(value) or hasattr(value, "__array__")
+    return has_dtype(value)
 
 
 def _has_number(value: object) -> bool:
@@ -566,16 +566,13 @@ def is_immutable(array: Array) -> bool:
 
 
 def contributed(part: Any, attempted: str) -> Any:
-    """Converts what a replica contributes to a collective.
+    """Converts an array that a replica contributes to a collective.
 
     Raises:
-        RD34: gradients of it are recorded, which the collective would lose, or it has no numbers in memory.
+        RD34: gradients of it are recorded, which the collective would lose.
     """
     guest = None if type(part) is np.ndarray else guest_of(part)
-    if guest is None:
-        return part
-    _check_numbers(guest, part, "the value", attempted)
-    return guest.contribution(part, attempted)
+    return part if guest is None else guest.contribution(part, attempted)
 
 
 def kept(array: Array) -> Any:

@@ -15,6 +15,7 @@ place.
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 import warnings
@@ -35,7 +36,7 @@ _BETWEEN = ("contextlib", "functools", _OPERATORS)
 # Keras, and the modules of PyTorch through which it calls itself; they stand between the program and refdist.
 _KERAS_S = ("keras.", "torch._dynamo.", "torch.nn.modules.")
 # The folders of Python and of installed packages, whose files are no part of the program.
-INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+INSTALLED = tuple({f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Place(NamedTuple):

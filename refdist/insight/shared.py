@@ -26,7 +26,6 @@ import pathlib
 import random
 import re
 import sys
-import sysconfig
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,7 +64,6 @@ ENVIRONMENT = "`os.environ`"
 Picture = dict[str, object]
 """What was found at each path."""
 
-_INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _BUILT_IN = frozenset(sys.builtin_module_names)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), range, slice)
 _EXACTLY_PLAIN = frozenset(_PLAIN)
@@ -381,7 +379,7 @@ def of_the_program(module: str | None) -> bool:
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return module.partition(".")[0] not in sys.stdlib_module_names
-    return not file.startswith(_INSTALLED)
+    return not file.startswith(call_site.INSTALLED)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -19,7 +19,6 @@ import contextlib
 import itertools
 import os
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
@@ -35,9 +34,8 @@ from refdist.insight import summaries
 from refdist.insight.events import ARRAYS, KINDS, JsonEvent
 
 Site = call_site.Site
-# Folders of what starts programs: Python, installed packages, and refdist's own commands, which may be in a checkout.
-_INSTALLED = (*(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-              f"{os.path.dirname(notebook.__file__)}{os.sep}")
+# What starts programs: Python, installed packages, and refdist's own commands, which may be in a checkout.
+_STARTERS = ("<frozen ", *call_site.INSTALLED, f"{os.path.dirname(notebook.__file__)}{os.sep}")
 
 
 # Where an event belongs: worker, replica, device, run, step and parent.  The events of a replica have one object in
@@ -335,7 +333,7 @@ def places_of(site: tuple[object, ...]) -> list[str]:
         end = len(places)
         while end > 1 and places[end - 1].startswith("<string>:"):
             end -= 1
-        if end == 1 or not places[end - 1].startswith(("<frozen ", *_INSTALLED)):
+        if end == 1 or not places[end - 1].startswith(_STARTERS):
             break
         del places[end - 1:]
     return places

@@ -329,7 +329,7 @@ def _contribution(leaf: object, attempted: str) -> Any:
         return leaf
     if isinstance(leaf, IndexedSlices):
         for array in collectives.leaves(leaf):
-            contributed(array, attempted)
+            contributed(to_array(array, attempted=attempted), attempted)
         return leaf
     if is_splittable(leaf):
         return _contribution(leaf._local(), attempted)
