@@ -103,25 +103,25 @@ class BetweenHostsReducer(SharedMemoryReducer):
             yield self._comm.Ibarrier()
             if low == high:
                 continue
-            mine = result[low:high]
+            slice_here = result[low:high]
             blocks = [None if rank == self._rank else staging[rank, half] for rank in range(self._size)]
             if self._host > 0:
-                yield self._ring.Irecv(mine, self._before, tag)
+                yield self._ring.Irecv(slice_here, self._before, tag)
                 blocks.insert(0, result[None, start:stop])
             layout.add(low, high, blocks, start, result)
-            sent.append(self._ring.Isend(mine, self._next, tag))
+            sent.append(self._ring.Isend(slice_here, self._next, tag))
             if self._host < self._last:
-                beside.add(self._total(mine, sent[-1], tag))
+                beside.add(self._total(slice_here, sent[-1], tag))
             if len(sent) > _AHEAD:
                 yield sent.popleft()
         yield from sent
 
-    def _total(self, mine: Bytes, sent: Request, tag: int) -> Steps:
+    def _total(self, part: Bytes, sent: Request, tag: int) -> Steps:
         # Of the same chunk and from the same worker as the running sum, but always after that.
         yield sent
-        yield self._ring.Irecv(mine, self._before, tag)
+        yield self._ring.Irecv(part, self._before, tag)
         if self._next != self._last:
-            yield self._ring.Isend(mine, self._next, tag)
+            yield self._ring.Isend(part, self._next, tag)
 
 
 def make(mpi: MPI, comm: Communicator, node: Communicator, exchange: Exchange, wait: Wait, agree: Agree,
@@ -147,7 +147,7 @@ def make(mpi: MPI, comm: Communicator, node: Communicator, exchange: Exchange, w
 
     def here_first(value: object) -> list[object]:
         # Memory is shared within a host, and whether there is enough is decided by all.
-        found = exchange(value)
-        return found[ranks[0]:ranks[-1] + 1] + found[:ranks[0]] + found[ranks[-1] + 1:]
+        values = exchange(value)
+        return values[ranks[0]:ranks[-1] + 1] + values[:ranks[0]] + values[ranks[-1] + 1:]
 
     return BetweenHostsReducer(comm, node.Dup(), here_first, wait, agree, messages)

@@ -80,20 +80,20 @@ def new_key() -> Key:
 def sealed(message: Message, key: Key) -> bytes:
     """The datagram that says it."""
     text = message.text.encode(errors="replace")[:_TEXT].decode(errors="ignore").encode()
-    said = _HEAD.pack(key.job, message.kind, message.rank, message.number, message.turn) + text
-    return said + _seal(said, key)
+    body = _HEAD.pack(key.job, message.kind, message.rank, message.number, message.turn) + text
+    return body + _seal(body, key)
 
 
 def opened(datagram: bytes, key: Key) -> Message | None:
     """What a datagram of this job says; None for any other."""
     if not _HEAD.size + _SEAL <= len(datagram) <= MOST or not datagram.startswith(key.job):
         return None
-    said, seal = datagram[:-_SEAL], datagram[-_SEAL:]
-    if not hmac.compare_digest(seal, _seal(said, key)):
+    body, seal = datagram[:-_SEAL], datagram[-_SEAL:]
+    if not hmac.compare_digest(seal, _seal(body, key)):
         return None
-    _, kind, rank, number, turn = _HEAD.unpack_from(said)
+    _, kind, rank, number, turn = _HEAD.unpack_from(body)
     try:
-        text = said[_HEAD.size:].decode()
+        text = body[_HEAD.size:].decode()
     except UnicodeDecodeError:
         return None
     return Message(kind, rank, number, turn, text) if kind in _KINDS else None
@@ -122,5 +122,5 @@ class Notice(NamedTuple):
                     out.sendto(datagram, (host, port))
 
 
-def _seal(said: bytes, key: Key) -> bytes:
-    return hashlib.blake2b(said, digest_size=_SEAL, key=key.secret).digest()
+def _seal(body: bytes, key: Key) -> bytes:
+    return hashlib.blake2b(body, digest_size=_SEAL, key=key.secret).digest()

@@ -170,12 +170,12 @@ def _connected(address: list[Any], token: str, hello: Mapping[str, Any], shown: 
         source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         known = True
     source.settimeout(pmi.HANDSHAKE_SECONDS)
-    line, mine, said = pmi.Line(source), secrets.token_hex(16), json.dumps(hello)
+    line, challenge, greeting = pmi.Line(source), secrets.token_hex(16), json.dumps(hello)
     theirs = line.receive()
-    for text in (mine, said, pmi.proof(token, "worker", theirs, mine, said)):
+    for text in (challenge, greeting, pmi.proof(token, "worker", theirs, challenge, greeting)):
         line.send(text)
     answer = line.receive()
-    if not known or answer != pmi.proof(token, "server", theirs, mine):
+    if not known or answer != pmi.proof(token, "server", theirs, challenge):
         source.close()
         raise errors.error("RD17", _ATTEMPTED, f"what listens at {shown} does not know the token of this worker",
                            f"Set {TOKEN_VARIABLE} to the same text for all workers, and give the first one a port that "

@@ -68,17 +68,17 @@ def compare(greetings: Sequence[object], rank: int) -> None:
     Raises:
         RD17: they do not have the same refdist.
     """
-    told = [_read(greeting) for greeting in greetings]
-    tasks = [task_of(number, len(told)) for number in range(len(told))]
-    versions = _groups([(one.version, one.source) for one in told], tasks)
+    parsed = [_read(greeting) for greeting in greetings]
+    tasks = [task_of(number, len(parsed)) for number in range(len(parsed))]
+    versions = _groups([(greeting.version, greeting.source) for greeting in parsed], tasks)
     if len(versions) > 1:
         error = errors.error("RD17", "starting", "the processes do not have the same refdist: " + "; ".join(
-            f"{named(same)} {_version(told[tasks.index(same[0])])}" for same in versions),
+            f"{named(same)} {_version(parsed[tasks.index(same[0])])}" for same in versions),
             "Install the same version on every host, for all processes.")
         # An older one fails in its own way.
-        raise on_every_worker(error) if all(one.version for one in told) else error
-    for script in sorted({one.script for one in told if one.script}):
-        texts = _groups([one.text if one.script == script else "" for one in told], tasks, without="")
+        raise on_every_worker(error) if all(greeting.version for greeting in parsed) else error
+    for script in sorted({greeting.script for greeting in parsed if greeting.script}):
+        texts = _groups([greeting.text if greeting.script == script else "" for greeting in parsed], tasks, without="")
         if len(texts) > 1 and rank == 0:
             call_site.warn(f"{', and '.join(named(same) for same in texts)} have different files {script}: they may "
                            "compute different things; copy it to every host", RuntimeWarning)
@@ -86,16 +86,16 @@ def compare(greetings: Sequence[object], rank: int) -> None:
 
 def _read(greeting: object) -> _Greeting:
     try:
-        found = json.loads(greeting) if isinstance(greeting, bytes) else {}
+        fields = json.loads(greeting) if isinstance(greeting, bytes) else {}
     except ValueError:
-        found = {}
-    return _Greeting(**{name: str(found.get(name, "")) for name in _Greeting._fields})
+        fields = {}
+    return _Greeting(**{name: str(fields.get(name, "")) for name in _Greeting._fields})
 
 
-def _version(told: _Greeting) -> str:
-    if not told.version:
+def _version(greeting: _Greeting) -> str:
+    if not greeting.version:
         return "with a version before this one, which does not tell its number"
-    return f"with {told.version} ({told.place}, source {told.source})"
+    return f"with {greeting.version} ({greeting.place}, source {greeting.source})"
 
 
 def _groups(keys: Sequence[object], tasks: Sequence[Task], without: object = None) -> list[list[Task]]:
@@ -108,8 +108,8 @@ def _groups(keys: Sequence[object], tasks: Sequence[Task], without: object = Non
 
 
 def _hash(files: Sequence[Path]) -> str:
-    found = hashlib.blake2b(digest_size=4)
+    digest = hashlib.blake2b(digest_size=4)
     for path in files:
         data = path.read_bytes()
-        found.update(f"{path.name} {len(data)} ".encode() + data)
-    return found.hexdigest()
+        digest.update(f"{path.name} {len(data)} ".encode() + data)
+    return digest.hexdigest()

@@ -104,8 +104,8 @@ def placed(hosts: Sequence[Host], size: int) -> list[Host]:
 
 def words(hosts: Iterable[Host], of_openmpi: bool) -> list[str]:
     """The option of mpiexec that starts processes on these hosts; none for its own choice."""
-    given = ",".join(map(str, hosts))
-    return [] if not given else ["--host" if of_openmpi else "-hosts", given]
+    names = ",".join(map(str, hosts))
+    return [] if not names else ["--host" if of_openmpi else "-hosts", names]
 
 
 def is_here(host: Host) -> bool:

@@ -79,9 +79,9 @@ class LastWords:
 
     def flush(self) -> None:
         """Passes on what is kept."""
-        kept, self._kept = self._kept, b""
-        if kept:
-            self._pass_on(kept)
+        data, self._kept = self._kept, b""
+        if data:
+            self._pass_on(data)
 
     def drain(self) -> None:
         """Takes all that there is."""
@@ -91,8 +91,8 @@ class LastWords:
 
     def taken(self) -> str:
         """The traceback that is kept, and not passed on any more; "" for none."""
-        kept, self._kept = self._kept, b""
-        return kept.decode(errors="replace").rstrip("\n") + "\n" * bool(kept)
+        data, self._kept = self._kept, b""
+        return data.decode(errors="replace").rstrip("\n") + "\n" * bool(data)
 
 
 def give_back(own: int) -> None:

@@ -88,11 +88,11 @@ def main(size: int, restarts_at_most: int, command: list[str], listed: Sequence[
         os.environ.setdefault(TOPOLOGY_VARIABLE, "")
 
     def start(again: bool) -> restarts.Ended:
-        there = hosts.there(program, of_openmpi, all_hosts) if again else all_hosts
-        workers, where = size, hosts.placed(there, size)
-        if len(there) < len(all_hosts):
+        reachable = hosts.there(program, of_openmpi, all_hosts) if again else all_hosts
+        workers, where = size, hosts.placed(reachable, size)
+        if len(reachable) < len(all_hosts):
             workers = sum(host.room for host in where)
-            gone = [host.name for host in all_hosts if host not in there]
+            gone = [host.name for host in all_hosts if host not in reachable]
             text = f"{', '.join(gone)} {'does' if len(gone) == 1 else 'do'} not answer; "
             if workers < (size if fewest is None else fewest):
                 text += f"there is room for {_counted(workers)}, and at least {fewest or size} are needed"
@@ -448,13 +448,13 @@ class _Launch:
         """The exit status of the job, after a report of a process that was killed before another one could say it."""
         missing = [task_of(rank, self._size) for rank in range(self._size) if rank not in self._seen]
         # What MPICH's returns when it was told to end, and all supervisors have died of it.
-        told = signal.Signals(code).name if code in (signal.SIGINT, signal.SIGTERM) else ""
-        if (told or not self._is_of_signals(code)) and self._has_ended_early(code, missing):
-            why = "" if told else processes.lack_of_files(self._size)
-            self._cause = (f"mpiexec ended with exit status {code}{f', as of {told},' if told else ''} "
+        signal_name = signal.Signals(code).name if code in (signal.SIGINT, signal.SIGTERM) else ""
+        if (signal_name or not self._is_of_signals(code)) and self._has_ended_early(code, missing):
+            why = "" if signal_name else processes.lack_of_files(self._size)
+            self._cause = (f"mpiexec ended with exit status {code}{f', as of {signal_name},' if signal_name else ''} "
                            f"before {named(missing)} had started{why}")
             write(prefixed("launcher", self._cause))
-            return 128 + code if told else code
+            return 128 + code if signal_name else code
         if why := self._why_not_everywhere(code):
             self._cause = why
             write(prefixed("launcher", self._cause))

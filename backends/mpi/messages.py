@@ -148,9 +148,9 @@ class MPIPeers:
             listener = _listener(one_host, len(everyone))
             # Elsewhere a listener has a port, and the name of its host.
             address = os.fsdecode(listener.address) if one_host else (socket.gethostname(), listener.address[1])
-            found = world.allgather((task, {job: list(tasks) for job, tasks in cluster.items()}, address))
-            _check(found)
-            address_of = {Task(*one): address for one, _, address in found}
+            tasks_of_all = world.allgather((task, {job: list(tasks) for job, tasks in cluster.items()}, address))
+            _check(tasks_of_all)
+            address_of = {Task(*pair): address for pair, _, address in tasks_of_all}
             if ends_here:
                 mpi.Finalize()
             # No worker waits for a worker: those that are connected to come first.
@@ -230,8 +230,8 @@ class MPIPeers:
         supervised.tell("finished")
 
 
-def _lines(one: Task, other: Task) -> int:
-    return LINES.get((one.type, other.type)) or LINES[other.type, one.type]
+def _lines(task: Task, other: Task) -> int:
+    return LINES.get((task.type, other.type)) or LINES[other.type, task.type]
 
 
 def _listener(one_host: bool, tasks: int) -> Listener:
@@ -291,17 +291,17 @@ def _check_names(hosts: Sequence[str]) -> None:
                                                "Give each host a name of its own, which the others know."))
 
 
-def _check(found: Sequence[tuple[Task, Mapping[str, Sequence[int]], object]]) -> None:
+def _check(tasks_of_all: Sequence[tuple[Task, Mapping[str, Sequence[int]], object]]) -> None:
     # All see the same, and raise the same.
     attempted = "a job with parameter servers"
     fix = ("Give every process the same cluster and a task of its own, such as with `python -m refdist launch "
            "--workers 4 --ps 2 script.py`.")
-    clusters = [cluster for _, cluster, _ in found]
-    for task, cluster, _ in found:
+    clusters = [cluster for _, cluster, _ in tasks_of_all]
+    for task, cluster, _ in tasks_of_all:
         if cluster != clusters[0]:
-            differ = f"{Task(*found[0][0])} has the cluster {clusters[0]}, {Task(*task)} has {cluster}"
+            differ = f"{Task(*tasks_of_all[0][0])} has the cluster {clusters[0]}, {Task(*task)} has {cluster}"
             raise on_every_worker(errors.error("RD17", attempted, differ, fix))
-    tasks = sorted(str(Task(*task)) for task, _, _ in found)
+    tasks = sorted(str(Task(*task)) for task, _, _ in tasks_of_all)
     wanted = sorted(str(Task(job, index)) for job, indices in {CHIEF: [0], **clusters[0]}.items() for index in indices)
     if tasks != wanted:
         raise on_every_worker(errors.error("RD17", attempted, f"the processes are {', '.join(tasks)}; the cluster has "

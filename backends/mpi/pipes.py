@@ -24,7 +24,7 @@ _PAGE = 4096  # a pipe has room for so many of these, and begins a new one for w
 _AGAIN_SECONDS = 1e-3
 
 
-def put(number: int, data: bytes, told: Callable[[], bool]) -> None:
+def put(number: int, data: bytes, is_to_end: Callable[[], bool]) -> None:
     """Writes all of it.
 
     Args:
@@ -39,7 +39,7 @@ def put(number: int, data: bytes, told: Callable[[], bool]) -> None:
 
     def patient() -> bool:
         nonlocal until
-        if told():
+        if is_to_end():
             until = until or time.monotonic() + LAST_SECONDS
             return time.monotonic() < until
         return True

@@ -76,22 +76,22 @@ def bound(address: list[Any]) -> socket.socket:
         OSError: somebody does already, or the host is not this one.
     """
     if isinstance(address[0], str) and len(address) == 1:
-        made = socket.socket(socket.AF_UNIX)
-        made.bind("\0" + address[0])
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind("\0" + address[0])
     else:
         host, port = address
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.socket(family)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            made.bind((host, port))
+            listener.bind((host, port))
         except OSError as error:
             # The name of a service leads to this host, though none of its addresses is that.
             if error.errno != 99:  # EADDRNOTAVAIL
                 raise
-            made.bind(("", port))
-    made.listen(128)
-    return made
+            listener.bind(("", port))
+    listener.listen(128)
+    return listener
 
 
 def same_user(source: socket.socket) -> bool:
@@ -152,14 +152,14 @@ class Server:
     def _greet(self, line: Line) -> int:
         if line.socket.family == socket.AF_UNIX and not same_user(line.socket):
             return -1
-        mine = secrets.token_hex(16)
-        line.send(mine)
-        theirs, said, proved = line.receive(), line.receive(), line.receive()
-        if not hmac.compare_digest(proved, proof(self._token, "worker", mine, theirs, said)):
+        challenge = secrets.token_hex(16)
+        line.send(challenge)
+        theirs, greeting, proved = line.receive(), line.receive(), line.receive()
+        if not hmac.compare_digest(proved, proof(self._token, "worker", challenge, theirs, greeting)):
             line.send("")
             return -1
-        line.send(proof(self._token, "server", mine, theirs))
-        hello = json.loads(said)
+        line.send(proof(self._token, "server", challenge, theirs))
+        hello = json.loads(greeting)
         rank, who = int(hello["rank"]), f"process {int(hello['process'])} on {hello['host']}"
         with self._changed:
             wrong = ""

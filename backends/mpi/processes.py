@@ -78,8 +78,8 @@ def facts(pid: int) -> Facts | None:
 
 def alive(pid: int) -> bool:
     """Whether a process runs, or is stopped."""
-    found = facts(pid)
-    return found is not None and found.state not in "ZX"
+    known = facts(pid)
+    return known is not None and known.state not in "ZX"
 
 
 def ignores(pid: int, number: int) -> bool:
@@ -94,12 +94,12 @@ def ignores(pid: int, number: int) -> bool:
 
 def with_variable(variable: str) -> list[int]:
     """The processes that were started with this NAME=VALUE in their environment, and run or are stopped."""
-    found = []
+    pids = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
             if variable.encode() in file.read().split(b"\0"):
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def started_by(launcher: int) -> list[int]:
@@ -274,24 +274,24 @@ def outlived(end: Callable[[bytes], object], hears: Hears | None = None) -> sock
     Returns:
         A socket, for what is to be sent; after `OVER` nothing is called any more.
     """
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     child = os.fork()
     if child:
         wait_for(child)
-        there.close()
-        return here
+        far.close()
+        return near
     try:
         if not os.fork():
-            here.close()
+            near.close()
             os.setsid()
             last = message = b""
             while message != OVER:
-                sources = [there.fileno(), *([] if hears is None else [hears.fileno()])]
+                sources = [far.fileno(), *([] if hears is None else [hears.fileno()])]
                 ready = select.select(sources, [], [])[0]
                 if hears is not None:
                     hears.hear()
-                if there.fileno() in ready:
-                    message = there.recv(1 << 16)
+                if far.fileno() in ready:
+                    message = far.recv(1 << 16)
                     if not message:
                         break
                     last = message
@@ -319,10 +319,10 @@ def end_descendants(seconds: float) -> None:
 def _descendants(top: int) -> list[int]:
     parents = {pid: here.parent for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
                if (here := facts(pid)) is not None}
-    found = [top]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found[1:]
+    pids = [top]
+    for pid in pids:
+        pids += [child for child, parent in parents.items() if parent == pid]
+    return pids[1:]
 
 
 def memory_of_mpich(job: str) -> str:
@@ -376,10 +376,10 @@ def lack_of_memory(number: int) -> str:
     if number != signal.SIGBUS:
         return ""
     try:
-        found = os.statvfs(_SHARED)
+        disk = os.statvfs(_SHARED)
     except OSError:
         return ""
-    size, free = (blocks * found.f_frsize / 1e6 for blocks in (found.f_blocks, found.f_bavail))
+    size, free = (blocks * disk.f_frsize / 1e6 for blocks in (disk.f_blocks, disk.f_bavail))
     if free >= _ENOUGH:
         return ""
     return (f": {_SHARED}, in which MPI keeps what the processes of a host share, has {size:.0f} MB, and less than "

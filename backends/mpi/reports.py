@@ -55,8 +55,8 @@ def task(message: Message) -> Task:
 
 def desk_of(launcher: int) -> str:
     """The key of the desk of the processes that this process of a launcher has started on this host."""
-    found = processes.facts(launcher)
-    return f"refdist.{launcher}.{0 if found is None else found.started}"
+    known = processes.facts(launcher)
+    return f"refdist.{launcher}.{0 if known is None else known.started}"
 
 
 def claimed(name: str) -> bool:
@@ -161,28 +161,28 @@ class Desk:
         due = {message["text"] for until, message, _ in self._waiting if until <= now}
         together = now >= self._together_at()
         printed = [(message, sender) for _, message, sender in self._waiting if together or message["text"] in due]
-        for said, (until, tasks) in list(self._warnings.items()):
+        for words, (until, tasks) in list(self._warnings.items()):
             if printed or now >= until or self._is_everyone(tasks):
-                del self._warnings[said]
-                text += prefixed(named(tasks), said)
+                del self._warnings[words]
+                text += prefixed(named(tasks), words)
         if printed:
             groups: dict[tuple[str, str], set[Task]] = {}
             several: dict[str, str] = {}
             for message, _ in printed:
-                said = message["text"] + (self._missing() if message.get("missing") else "")
-                groups.setdefault((message.get("label", ""), said), set()).add(task(message))
-                several[said] = message.get("several", said)
-            for (label, said), tasks in groups.items():
-                text += prefixed(label or named(tasks), several[said] if len(tasks) > 1 else said)
+                words = message["text"] + (self._missing() if message.get("missing") else "")
+                groups.setdefault((message.get("label", ""), words), set()).add(task(message))
+                several[words] = message.get("several", words)
+            for (label, words), tasks in groups.items():
+                text += prefixed(label or named(tasks), several[words] if len(tasks) > 1 else words)
             for message, sender in printed:
                 if message.get("ends"):
                     self._ending.add(message["rank"])
                 (answers if message.get("ends") else self._held).append((sender, {"answer": "printed"}))
-            self._labelled |= {said for label, said in groups if label}
-            self.blamed = self.blamed or any(label for label, said in groups if said)
-            self._waiting = [] if together else [one for one in self._waiting if one[1]["text"] not in due]
+            self._labelled |= {words for label, words in groups if label}
+            self.blamed = self.blamed or any(label for label, words in groups if words)
+            self._waiting = [] if together else [waits for waits in self._waiting if waits[1]["text"] not in due]
             self._quiet |= {message["rank"] for message, _ in printed}
-        ended = {rank for rank, found in self.states.items() if found["state"] == "ended"}
+        ended = {rank for rank, facts in self.states.items() if facts["state"] == "ended"}
         if self._ending <= ended:
             answers += self._held
             self._held = []
@@ -192,16 +192,16 @@ class Desk:
         gone = [rank for rank in ended if not self.states[rank]["joined"] and not self.states[rank]["status"]]
         if gone:
             why = f"{named(task(self.states[rank]) for rank in gone)} ended without joining the others"
-            for rank, found in self.states.items():
-                if found["state"] == "starting":
+            for rank, facts in self.states.items():
+                if facts["state"] == "starting":
                     answers.append((self._senders[rank], {"answer": "in vain", "why": why}))
-                    found["state"] = "told"
+                    facts["state"] = "told"
         if any(message.get("missing") for _, message, _ in self._waiting):
             # Who began to wait a little later has waited for the same ones, and says the same.
-            for rank, found in self.states.items():
-                if found["state"] == "starting" and rank not in {message["rank"] for _, message, _ in self._waiting}:
+            for rank, facts in self.states.items():
+                if facts["state"] == "starting" and rank not in {message["rank"] for _, message, _ in self._waiting}:
                     answers.append((self._senders[rank], {"answer": "late"}))
-                    found["state"] = "told"
+                    facts["state"] = "told"
         return text, [(sender, {**answer, "status": self.status}) for sender, answer in answers]
 
     @property
@@ -222,25 +222,25 @@ class Desk:
         if self._is_everyone(reporting | self._quiet):
             return -math.inf
         # What is stopped or elsewhere is not waited for, or only as long as what may soon say the same.
-        silent = {rank for rank, found in self.states.items() if found["stopped"]}
+        silent = {rank for rank, state in self.states.items() if state["stopped"]}
         silent |= {rank for _, message, _ in self._waiting for rank in message.get("absent", ()) if rank in self.states}
         return self._last + MERGE_SECONDS if self._is_everyone(silent | reporting | self._quiet) else math.inf
 
     def _is_everyone(self, workers: Collection[object]) -> bool:
-        sizes = [found["size"] for found in self.states.values()]
+        sizes = [state["size"] for state in self.states.values()]
         return bool(sizes) and len(workers) >= max(sizes)
 
     def _missing(self) -> str:
         lines = []
-        size, everywhere = next(((found["size"], found["of"]) for found in self.states.values()), (0, 0))
+        size, everywhere = next(((known["size"], known["of"]) for known in self.states.values()), (0, 0))
         for rank in range(everywhere) if size == everywhere else sorted(self.states):
-            found = self.states.get(rank)
-            if found is None:  # it has no supervisor before it makes its strategy
+            known = self.states.get(rank)
+            if known is None:  # it has no supervisor before it makes its strategy
                 lines.append(f"\n{task_of(rank, everywhere)} has not made its strategy, or has ended")
-            elif found["stopped"] and found["state"] != "ended":
-                lines.append(f"\n{task(found)} (process {found['process']}) is stopped")
-            elif found["state"] == "running":
-                lines.append(f"\n{task(found)} (process {found['process']}) has not made its strategy")
+            elif known["stopped"] and known["state"] != "ended":
+                lines.append(f"\n{task(known)} (process {known['process']}) is stopped")
+            elif known["state"] == "running":
+                lines.append(f"\n{task(known)} (process {known['process']}) has not made its strategy")
         return "".join(lines)
 
 
@@ -382,15 +382,15 @@ def _is_for_a_desk(message: Message) -> bool:
 
 
 def _bound(name: bytes) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SECOND)  # a desk that is stopped does not stop the others
+    desk = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    desk.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    desk.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SECOND)  # a desk that is stopped does not stop the others
     try:
-        made.bind(name)
+        desk.bind(name)
     except OSError:
-        made.close()
+        desk.close()
         raise
-    return made
+    return desk
 
 
 def _received(source: socket.socket) -> Iterator[tuple[Message, Any]]:

@@ -65,8 +65,8 @@ def start() -> None:
     global _supervisor
     if attach():
         return
-    found = launched()
-    if found is None or found.launcher != "Hydra" or "mpi4py.MPI" in sys.modules:
+    started_by = launched()
+    if started_by is None or started_by.launcher != "Hydra" or "mpi4py.MPI" in sys.modules:
         for launcher, _ in processes.launchers()[:1]:
             # OpenMPI's does not always end the workers that it has when it ends, and cannot when it is killed.
             processes.die_with(launcher, signal.SIGKILL)
@@ -101,8 +101,8 @@ def tell(kind: str, **more: object) -> None:
 def warn(text: str) -> None:
     """Has a warning printed, together with those of the other workers that give the same one."""
     if _supervisor is None:
-        found = launched()
-        who = "worker ?" if found is None else str(task_of(found.rank, found.size))
+        launch = launched()
+        who = "worker ?" if launch is None else str(task_of(launch.rank, launch.size))
         sys.stderr.write(prefixed(who, text))
     else:
         tell("warning", text=_end(text))
@@ -178,8 +178,8 @@ def _answer(seconds: float) -> dict[str, Any] | None:
     # None where the supervisor says nothing.
     assert _supervisor is not None
     answer = _supervisor.recv(1 << 18) if select.select([_supervisor], [], [], seconds)[0] else b""
-    found: dict[str, Any] | None = json.loads(answer) if answer else None
-    return found
+    fields: dict[str, Any] | None = json.loads(answer) if answer else None
+    return fields
 
 
 def _asked(kind: str, **more: object) -> dict[str, Any]:
@@ -192,8 +192,8 @@ def _asked(kind: str, **more: object) -> dict[str, Any]:
 
 
 def _is_stopped(pid: int) -> bool:
-    found = processes.facts(pid)
-    return found is not None and found.state == "T"
+    process = processes.facts(pid)
+    return process is not None and process.state == "T"
 
 
 def ignores_interrupts() -> bool:
@@ -222,9 +222,9 @@ def limited_start(seconds: float) -> Iterator[None]:
         yield
         tell("joined")
         return
-    found = launched()
+    launch = launched()
     guard = subprocess.Popen([sys.executable, "-I", "-S", alone.__file__, "limit", str(os.getpid()), str(seconds),
-                              "worker ?" if found is None else str(task_of(found.rank, found.size))])
+                              "worker ?" if launch is None else str(task_of(launch.rank, launch.size))])
     try:
         yield
     finally:

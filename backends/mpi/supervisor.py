@@ -105,15 +105,15 @@ class Supervisor:
     """Watches one worker; made in the process that becomes the supervisor, before the worker exists."""
 
     def __init__(self) -> None:
-        found = launched()
+        launch = launched()
         # A job that a worker has started is not the one of the launch command above that.
         desk = "" if SUPERVISED_VARIABLE in os.environ else os.environ.get(LAUNCHER_VARIABLE, "").partition(" ")[2]
-        rank, size = (0, 1) if found is None else (found.rank, found.size)
+        rank, size = (0, 1) if launch is None else (launch.rank, launch.size)
         self._launched = bool(desk)  # by the launch command, which is above mpiexec
         self._above = dict(processes.launchers())
         # What no launcher has started (`gather`) reports where it was started itself.
         self._line = Line(desk or desk_of(os.getppid() if self._above else os.getpid()), self._write)
-        self._pmi = int(os.environ["PMI_FD"]) if found is not None and found.launcher == "Hydra" else -1
+        self._pmi = int(os.environ["PMI_FD"]) if launch is not None and launch.launcher == "Hydra" else -1
         self._who: Message = {"rank": rank, "of": size, "size": (on_this_host(os.environ) or (0, 1))[1],
                      # Or what has adopted this process, where that has died by now.
                      "proxy": os.getppid() if self._pmi >= 0 else 0}
@@ -219,8 +219,8 @@ class Supervisor:
         before = time.monotonic()
         while True:
             poll = select.poll()
-            for one in (*todo, *(end.fileno() for end in self._line.sockets())):
-                poll.register(one, select.POLLIN)
+            for number in (*todo, *(end.fileno() for end in self._line.sockets())):
+                poll.register(number, select.POLLIN)
             for descriptor, _ in poll.poll(self._seconds() * 1000):
                 if todo.get(descriptor, _nothing)() is _CLOSED:
                     del todo[descriptor]
@@ -327,15 +327,15 @@ class Supervisor:
                 self._pass_on(number)
                 continue
             with contextlib.suppress(ChildProcessError):
-                while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED))[0]:
-                    if found[0] != self._child:
+                while (changed := os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED))[0]:
+                    if changed[0] != self._child:
                         continue
-                    if os.WIFSTOPPED(found[1]) or os.WIFCONTINUED(found[1]):
-                        self._stopped = self._wanted + STOPPED_SECONDS if os.WIFSTOPPED(found[1]) else 0.0
+                    if os.WIFSTOPPED(changed[1]) or os.WIFCONTINUED(changed[1]):
+                        self._stopped = self._wanted + STOPPED_SECONDS if os.WIFSTOPPED(changed[1]) else 0.0
                         self._tell(self._state)
                     else:
                         self._hear()  # what it said before
-                        self._ended(os.waitstatus_to_exitcode(found[1]))
+                        self._ended(os.waitstatus_to_exitcode(changed[1]))
 
     def _pass_on(self, number: int) -> None:
         if self._status is None:
@@ -405,7 +405,7 @@ class Supervisor:
 
     def _how(self, code: int, several: bool = False) -> str:
         """How the worker has ended: what follows its name, or those of several that have ended alike."""
-        was, it, its_program = ("were", "they", "their programs") if several else ("was", "it", "its program")
+        was, subject, its_program = ("were", "they", "their programs") if several else ("was", "it", "its program")
         when = f" after the end of {its_program}" if self._finished else ""
         if self._waited:
             how = f"{was} stopped for {self._wanted:g} s{when}, and then killed"
@@ -418,9 +418,9 @@ class Supervisor:
         if self._start_at < _NEVER:
             how += f"; {'they are' if several else 'it is'} started again in {backoff(self._starts):g} s"
         elif self._spared:
-            how += "" if self._finished else f"; the job goes on without {'them' if several else it}"
+            how += "" if self._finished else f"; the job goes on without {'them' if several else subject}"
         elif not self._joined:
-            how += f" before {it} joined the others"
+            how += f" before {subject} joined the others"
             if self._state == "starting" and not self._initialized and -code != signal.SIGBUS:
                 how += processes.lack_at_start(self._who["size"])
         elif code >= 0 and not self._finished:

@@ -490,12 +490,13 @@ class MPITransport(ConnectableTransport):
         flat = [part.reshape(-1).view(np.uint8) for part in column]
         gathered = self._gather_bytes(flat[0] if len(flat) == 1 else np.concatenate(flat),
                                       [sum(map(math.prod, theirs)) * dtype.itemsize for theirs in shapes])
-        one, *others = (shape for theirs in shapes for shape in theirs)
-        if math.prod(one[:axis]) == 1:
+        first_shape, *other_shapes = (shape for theirs in shapes for shape in theirs)
+        if math.prod(first_shape[:axis]) == 1:
             # Nothing comes before the axis, so they already lie one after another.
-            length = sum(shape[axis] for shape in (one, *others))
+            length = sum(shape[axis] for shape in (first_shape, *other_shapes))
             everything: Any = gathered[0].base
-            result: HostArray = frozen(everything.view(dtype).reshape(*one[:axis], length, *one[axis + 1:]))
+            whole = *first_shape[:axis], length, *first_shape[axis + 1:]
+            result: HostArray = frozen(everything.view(dtype).reshape(*whole))
             return result
         return concatenated([[_unpacked(data, theirs, dtype)]
                              for data, theirs in zip(gathered, shapes, strict=True)], axis)[0]

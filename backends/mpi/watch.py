@@ -106,7 +106,7 @@ class Watch:
         return Endpoint(socket.gethostname(), self._socket.getsockname()[1], os.getpid(), self._place,
                         tuple(processes.addresses())), self._key
 
-    def join(self, found: list[tuple[Endpoint, Key]], hand_over: Callable[[Notice], object],
+    def join(self, everyone: list[tuple[Endpoint, Key]], hand_over: Callable[[Notice], object],
              stand_in: Callable[[], object] | None = None, lost: Callable[[int], object] = lambda _: None) -> None:
         """Begins to answer.
 
@@ -117,9 +117,9 @@ class Watch:
             lost: called with the exit status of the job when a supervisor says that another worker is dead.
         """
         self._stand_in, self._lost = stand_in, lost
-        self._peers = [endpoint for endpoint, _ in found]
+        self._peers = [endpoint for endpoint, _ in everyone]
         self._addresses = [[(address, peer.port) for address in self._reached_at(peer)] for peer in self._peers]
-        self._key = found[0][1]
+        self._key = everyone[0][1]
         threading.Thread(target=self._run, args=(hand_over,), daemon=True, name="refdist watch").start()
 
     def _reached_at(self, peer: Endpoint) -> Sequence[str]:
