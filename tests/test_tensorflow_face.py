@@ -7,6 +7,7 @@ is asked the same: what is expected here is what it computes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -203,6 +204,8 @@ def test_a_replica_s_number_is_a_tensor_and_its_device_that_of_its_tensors(tf: A
     (lambda tf: tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "a"], [1, 2]), 0), "RD34.*'a'"),
     (lambda tf: tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), 0)[[1]], "RD25"),
     (lambda tf: tf.lookup.TextFileInitializer("/none", tf.string, -2, tf.int64, -1), "RD30"),
+    (lambda tf: tf.image.ssim(tf.ones((2, 2, 1)), tf.ones((2, 2, 1)), 1.0), "RD34.*smaller filter_size"),
+    (lambda tf: tf.image.psnr(tf.ones((2, 2, 1)), tf.ones((2, 2, 1), tf.float64), 1.0), "RD05.*one dtype"),
     (lambda tf: tf.io.read_file("/none"), "RD30"), (lambda tf: tf.io.decode_png("a"), "RD34.*no PNG"),
     (lambda tf: tf.io.write_file("", "a"), "RD30"), (lambda tf: tf.io.write_file("a", ["b", "c"]), r"RD34.*\(2,\)"),
     (lambda tf: tf.io.encode_jpeg(tf.ones([2, 2, 3])), "RD34.*float32"),
@@ -558,6 +561,74 @@ def test_numbers_of_datasets_are_tensors(tf: Any) -> None:
     stay = tf.distribute.InputOptions(experimental_fetch_to_device=False)
     [first, _] = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).experimental_distribute_dataset(data, stay)
     assert [part.numpy().tolist() for part in first.values] == [[0], [1]]
+
+
+@pytest.fixture
+def folder(tf: Any, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A folder with two classes of pictures, and the pixels by the names of the files."""
+    pixels = {}
+    for number in range(6):
+        path = tmp_path / ("cats" if number < 4 else "dogs") / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        pixels[str(path)] = np.random.default_rng(number).integers(0, 256, (2, 4, 3), np.uint8)
+        path.write_bytes(tf.io.encode_png(pixels[str(path)]).numpy())
+        path.with_suffix(".txt").write_text(f"text {number}")
+    return tmp_path, pixels
+
+
+@needs_keras
+def test_pictures_of_a_folder_are_a_dataset(tf: Any, folder: tuple[Path, dict[str, Any]]) -> None:
+    root, pixels = folder
+    load = functools.partial(tf.keras.utils.image_dataset_from_directory, root, batch_size=4, image_size=(2, 4),
+                             verbose=False)
+    in_order = load(shuffle=False)
+    assert in_order.class_names == ["cats", "dogs"] and in_order.file_paths == sorted(pixels)
+    assert in_order.element_spec == (refdist.TensorSpec((None, 2, 4, 3)), refdist.TensorSpec((None,), np.int32))
+    batches = list(in_order)
+    assert np.array_equal(np.concatenate([x for x, _ in batches]), [pixels[name] for name in sorted(pixels)])
+    assert np.concatenate([y for _, y in batches]).tolist() == [0, 0, 0, 0, 1, 1]
+    names = sorted(pixels)
+    np.random.RandomState(5).shuffle(names)  # as Keras does
+    training, validation = load(seed=5, validation_split=0.34, subset="both", label_mode="binary")
+    assert training.file_paths == names[:4] and validation.file_paths == names[4:]
+    assert [y.tolist() for _, y in validation] == [[[float("dogs" in name)] for name in names[4:]]]
+    [targets] = [y for _, y in load(shuffle=False, label_mode="categorical").unbatch().batch(6)]
+    assert targets.tolist() == [[1, 0]] * 4 + [[0, 1]] * 2
+    alone = load(labels=None, shuffle=False, color_mode="rgba", data_format="channels_first")
+    assert alone.element_spec == refdist.TensorSpec((None, 4, 2, 4)) and (next(iter(alone))[:, 3] == 255).all()
+    assert tf.keras.preprocessing.image_dataset_from_directory is tf.keras.utils.image_dataset_from_directory
+
+
+@needs_keras
+def test_pictures_of_a_folder_are_cut_or_padded_to_their_size(tf: Any, folder: tuple[Path, dict[str, Any]]) -> None:
+    root, pixels = folder
+    load = functools.partial(tf.keras.utils.image_dataset_from_directory, root, shuffle=False, image_size=(2, 2),
+                             verbose=False)
+    first = pixels[min(pixels)]
+    cut = next(iter(load(crop_to_aspect_ratio=True)))[0]
+    assert np.array_equal(cut[0], first[:, 1:3])
+    padded = next(iter(load(pad_to_aspect_ratio=True, interpolation="nearest")))[0]
+    assert np.array_equal(padded[0], [first[1, [1, 3]], np.zeros((2, 3))])
+    with pytest.raises(ValueError, match=r"RD34.*are both True"):
+        load(pad_to_aspect_ratio=True, crop_to_aspect_ratio=True)
+    with pytest.raises(refdist.errors.UnsupportedError, match=r"RD20.*method is 'area'"):
+        list(load(interpolation="area"))
+
+
+@needs_keras
+def test_texts_of_a_folder_and_time_series_are_datasets(tf: Any, folder: tuple[Path, dict[str, Any]]) -> None:
+    root, _ = folder
+    load = functools.partial(tf.keras.utils.text_dataset_from_directory, root, verbose=False)
+    texts = load(shuffle=False, batch_size=5)
+    assert texts.class_names == ["cats", "dogs"]
+    assert [(x.tolist(), y.tolist()) for x, y in texts.as_numpy_iterator()] == [
+        ([b"text 0", b"text 1", b"text 2", b"text 3", b"text 4"], [0, 0, 0, 0, 1]), ([b"text 5"], [1])]
+    assert next(iter(load(labels=None, max_length=2, batch_size=None))).numpy() == b"te"
+    windows = tf.keras.utils.timeseries_dataset_from_array(np.arange(6.0), np.arange(6), 2, sequence_stride=2)
+    assert [(x.tolist(), y.tolist()) for x, y in windows] == [([[0, 1], [2, 3], [4, 5]], [0, 2, 4])]
+    (root / "cats" / "a.wav").write_bytes(b"")
+    with pytest.raises(refdist.errors.MissingNameError, match=r"RD20.*refdist reads no sounds"):
+        tf.keras.utils.audio_dataset_from_directory(root, verbose=False)
 
 
 @needs_keras

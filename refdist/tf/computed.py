@@ -386,8 +386,26 @@ def resized(images: Any, size: Any, method: Any, keeps_ratio: bool, antialias: b
         rows, columns = (np.floor((np.arange(count) + 0.5) * (length / count)).astype(int).tolist()
                          for count, length in ((height, images.shape[-3]), (width, images.shape[-2])))
         return ops.take(ops.take(images, rows, -3), columns, -2)
+    if method == "bicubic" and not antialias:  # PyTorch's is another cubic
+        weights = (_cubic(count, length) for count, length in ((height, images.shape[-3]), (width, images.shape[-2])))
+        return ops.einsum("hr,wc,...rcx->...hwx", *map(ops.convert_to_tensor, weights), ops.cast(images, "float32"))
     return ops.image.resize(ops.cast(images, "float32"), (height, width), method, antialias=antialias,
                             data_format="channels_last")
+
+
+def _cubic(count: int, length: int) -> Any:
+    # The weight of each of `length` pixels in each of `count`: of the four nearest those that are inside.
+    places = (np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(length / count) - np.float32(0.5)
+    first = np.floor(places)
+    weights = np.zeros((count, length), np.float32)
+    for tap in range(-1, 3):
+        distance = np.abs(np.rint((places - first) * 1024) / 1024 - tap)  # in steps, as TensorFlow's table has it
+        near = (1.5 * distance - 2.5) * distance * distance + 1
+        weight = np.where(distance <= 1, near, ((-0.5 * distance + 2.5) * distance - 4) * distance + 2)
+        index = first.astype(int) + tap
+        inside = (index >= 0) & (index < length)
+        weights[np.nonzero(inside)[0], index[inside]] += weight[inside]
+    return weights / weights.sum(1, keepdims=True)
 
 
 def logits_of(logits: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.tf import drawn
-from refdist.tf.computed import kept, name_of, scaled
+from refdist.tf.computed import kept, name_of, resized, scaled
 from refdist.tf.tensors import keras, tensor
 
 ops = keras().ops
@@ -164,3 +164,67 @@ def turned(image: Any, delta: Any) -> Any:
         hsv = to_hsv(own)
         return to_rgb(ops.stack([ops.mod(ops.add(hsv[..., 0], delta), 1), hsv[..., 1], hsv[..., 2]], -1))
     return _as_float(image, change)
+
+
+def resized_and_padded(image: Any, height: int, width: int, method: Any, antialias: bool) -> Any:
+    """The image as large as fits, in the middle of a larger one of zeros.
+
+    Raises:
+        RD20: another method than of `resized`.
+    """
+    sides, wanted = np.array(image.shape[-3:-1], np.float32), np.array([height, width], np.float32)
+    fitting = sides / (sides / wanted).max()
+    top, left = (max(int(room), 0) for room in np.floor((wanted - fitting) / 2))
+    return pad(resized(image, np.floor(fitting).astype(int).tolist(), method, False, antialias), top, left, height,
+               width)
+
+
+def _pair(first: Any, second: Any, largest: Any) -> tuple[Any, Any, Any]:
+    # Two images and the largest number in them, all as float32.
+    if name_of(first) != name_of(second):
+        raise errors.error("RD05", "a comparison of images", f"they have dtypes {name_of(first)} and "
+                           f"{name_of(second)}", "Give both one dtype.", kind=errors.InvalidTypeError)
+    return tuple(scaled(each, "float32") for each in (first, second, tensor(largest, name_of(first))))
+
+
+def noise(first: Any, second: Any, largest: Any) -> Any:
+    """The ratio of the largest number to the differences, in decibels, one for each image."""
+    first, second, largest = _pair(first, second, largest)
+    distance = ops.mean(ops.square(ops.subtract(first, second)), (-3, -2, -1))
+    return ops.subtract(ops.multiply(20 / np.log(10), ops.log(largest)), ops.multiply(
+        10 / np.log(10), ops.log(distance)))
+
+
+def similarity(first: Any, second: Any, largest: Any, size: int, sigma: float, k1: float, k2: float,
+               keeps_places: bool) -> Any:
+    """How alike two images are, 1 for the same: one number for each, or one for each place.
+
+    Raises:
+        RD34: an image is smaller than the filter.
+
+    Source: Z. Wang, A. C. Bovik, H. R. Sheikh, E. P. Simoncelli: Image quality assessment (2004), as `tf.image.ssim`
+        states it.
+    """
+    first, second, largest = _pair(first, second, largest)
+    if min(first.shape[-3:-1]) < size:
+        raise errors.error("RD34", "tf.image.ssim", f"the images have shape {tuple(first.shape)}, and the filter size "
+                           f"{size}", "Pass a smaller filter_size.", kind=errors.InvalidArgumentError)
+    places = np.arange(size) - (size - 1) / 2
+    weights = np.exp(-(places[:, None] ** 2 + places ** 2) / (2 * sigma ** 2))
+    channels = first.shape[-1]
+    kernel = tensor(np.repeat((weights / weights.sum())[..., None, None], channels, 2), "float32")
+
+    def smooth(image: Any) -> Any:
+        stacked = ops.reshape(image, (-1, *image.shape[-3:]))
+        smoothed = ops.depthwise_conv(stacked, kernel, padding="valid", data_format="channels_last")
+        return ops.reshape(smoothed, (*image.shape[:-3], *smoothed.shape[1:]))
+
+    c1, c2 = (ops.square(ops.multiply(k, largest)) for k in (k1, k2))
+    means = smooth(first), smooth(second)
+    product = ops.multiply(ops.multiply(*means), 2)
+    squares = ops.add(ops.square(means[0]), ops.square(means[1]))
+    luminance = ops.divide(ops.add(product, c1), ops.add(squares, c1))
+    together = ops.multiply(smooth(ops.multiply(first, second)), 2)
+    apart = smooth(ops.add(ops.square(first), ops.square(second)))
+    contrast = ops.divide(ops.add(ops.subtract(together, product), c2), ops.add(ops.subtract(apart, squares), c2))
+    return ops.mean(ops.multiply(luminance, contrast), -1 if keeps_places else (-3, -2, -1))

@@ -287,6 +287,11 @@ image.pad_to_bounding_box (image, offset_height, offset_width, target_height, ta
     pixels.pad(I(image), *map(int, (offset_height, offset_width, target_height, target_width)))
 image.resize_with_crop_or_pad (image, target_height, target_width) :
     pixels.crop_or_pad(I(image), int(target_height), int(target_width))
+image.resize_with_pad (image, target_height, target_width, method="bilinear", antialias=False) :
+    pixels.resized_and_padded(I(image), int(target_height), int(target_width), method, antialias)
+image.psnr (a, b, max_val) : pixels.noise(I(a), I(b), max_val)
+image.ssim (img1, img2, max_val, filter_size=11, filter_sigma=1.5, k1=0.01, k2=0.03, return_index_map=False) :
+    pixels.similarity(I(img1), I(img2), max_val, int(filter_size), filter_sigma, k1, k2, return_index_map)
 image.per_image_standardization (image) : pixels.standardized(I(image))
 image.adjust_brightness (image, delta) : pixels.brighter(I(image), delta)
 image.adjust_contrast (images, contrast_factor) : pixels.contrasted(I(images), contrast_factor)

@@ -27,7 +27,7 @@ _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _KINDS = {1: 0, 2: 4, 3: 2, 4: 6}
 _PALETTE = 3
 # What libpng takes of red, green and blue, of 2**15.
-_GREY = np.array([9798, 19235, 3735])
+_GREY = np.array([9797, 19234, 3737])
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:

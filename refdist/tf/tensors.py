@@ -38,7 +38,7 @@ def keras() -> ModuleType:
     from refdist.tf.keras import connect
 
     module: ModuleType = connect()
-    from refdist.tf import vocabularies  # which imports Keras
+    from refdist.tf import folders, vocabularies  # which import Keras
 
     if module.backend.backend() == "torch":
         _prepare()
@@ -48,6 +48,7 @@ def keras() -> ModuleType:
         _prepare_jax()
     older.add_names(module)
     vocabularies.connect()
+    folders.connect()
     texts.connect()
     seeds.connect(module)
     tracked.connect(module)
