@@ -55,8 +55,9 @@ _ADVICE = {
         "Write `if`, `for` or `while`: functions are called, and not traced.",
     "py_function numpy_function": "Call the function.",
     "executing_eagerly": "Leave it out: every operation is carried out at once.",
-    "Graph Session placeholder get_variable global_variables_initializer init_scope control_dependencies no_op":
-        _NO_GRAPHS,
+    "Graph Session InteractiveSession placeholder get_variable global_variables_initializer init_scope "
+    "control_dependencies no_op disable_eager_execution disable_v2_behavior reset_default_graph": _NO_GRAPHS,
+    "app flags": "Write `argparse`, or the package absl-py, whose modules they are.",
     "debugging": "Write `assert`.",
     "assign assign_add assign_sub": "Write `variable.assign(value)`, and for some of its items "
                                     "`variable.scatter_nd_update(indices, updates)`.",

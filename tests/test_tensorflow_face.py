@@ -520,6 +520,72 @@ def test_settings_of_a_runtime_that_is_not_here_change_nothing() -> None:
     assert tf.config.set_simulated_devices is refdist.config.set_simulated_devices
     with pytest.raises(TypeError):
         tf.config.run_functions_eagerly()
+    tf.data.experimental.enable_debug_mode()
+    tf.compat.v1.enable_v2_behavior()
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    assert tf.compat.v1.logging.get_verbosity() == 40 and tf.compat.v1.executing_eagerly()
+    assert tf.compat.v1.distribute is refdist.compat.v1.distribute
+
+
+def test_settings_of_a_runtime_can_be_read_again() -> None:
+    tf: Any = refdist.tf
+    with process.fresh():
+        assert tf.config.get_soft_device_placement() and not tf.debugging.get_log_device_placement()
+        tf.config.set_soft_device_placement(enabled=False)
+        tf.config.threading.set_inter_op_parallelism_threads(3)
+        tf.config.experimental.set_memory_growth("GPU:1", True)
+        assert not tf.config.get_soft_device_placement()
+        assert tf.config.threading.get_inter_op_parallelism_threads() == 3
+        assert tf.config.threading.get_intra_op_parallelism_threads() == 0
+        assert [tf.config.experimental.get_memory_growth(gpu) for gpu in ("GPU:0", "GPU:1")] == [False, True]
+    assert tf.config.get_soft_device_placement()
+
+
+def test_settings_of_a_session_are_taken_and_others_are_errors() -> None:
+    v1: Any = refdist.tf.compat.v1
+    settings = v1.ConfigProto(allow_soft_placement=True, gpu_options=v1.GPUOptions(allow_growth=True))
+    settings.gpu_options.per_process_gpu_memory_fraction = 0.5
+    assert settings.allow_soft_placement and settings.gpu_options.allow_growth
+    assert (settings.gpu_options.per_process_gpu_memory_fraction, settings.log_device_placement) == (0.5, False)
+    assert not v1.ConfigProto().gpu_options.allow_growth
+    for make in (lambda: v1.ConfigProto(graph_options=1), lambda: setattr(settings.gpu_options, "x", 1)):
+        with pytest.raises(refdist.errors.MissingNameError, match=r"RD20.*there is no field"):
+            make()
+    for name in ("Session", "InteractiveSession", "disable_v2_behavior", "app"):
+        with pytest.raises(refdist.errors.MissingNameError, match="RD20"):
+            getattr(v1, name)
+
+
+def test_devices_are_hidden_only_where_there_are_none() -> None:
+    tf: Any = refdist.tf
+    with process.fresh():
+        for config in (tf.config, tf.config.experimental):
+            config.set_visible_devices([], "GPU")
+            config.set_visible_devices(tf.config.list_physical_devices("CPU")[0], "CPU")
+        assert tf.config.get_visible_devices() == tf.config.list_physical_devices()
+        refdist.config.set_simulated_devices(gpu=2)
+        if tf.config.list_physical_devices("GPU"):
+            with pytest.raises(refdist.errors.RefdistError, match=r"RD20.*would be seen.*REFDIST_DEVICES"):
+                tf.config.set_visible_devices([], "GPU")
+        with pytest.raises(refdist.errors.RefdistError, match=r"RD20.*0 devices of 1 would be seen"):
+            tf.config.set_visible_devices([], "CPU")
+
+
+@needs_keras
+def test_text_is_a_tensor_and_older_names_of_keras_are_there(tf: Any) -> None:
+    assert all(isinstance(value, tf.Tensor) for value in (tf.constant("a"), tf.constant(1.0), tf.zeros(2)))
+    assert not any(isinstance(value, tf.Tensor) for value in (1.0, "a", np.zeros(1), tf.Variable(1.0)))
+    assert issubclass(type(tf.constant("a")), tf.Tensor) and tf.Tensor.__matmul__
+    tf.compat.v1.set_random_seed(3)
+    first = tf.random.uniform([2]).tolist()
+    tf.random.set_seed(3)
+    assert tf.random.uniform([2]).tolist() == first
+    tokenizer = tf.keras.preprocessing.text.Tokenizer()
+    tokenizer.fit_on_texts(["a b a"])
+    assert tokenizer.texts_to_sequences(["b a"]) == [[2, 1]]
+    assert tf.keras.preprocessing.sequence.pad_sequences([[1], [1, 2]]).tolist() == [[0, 1], [1, 2]]
+    flow = tf.keras.preprocessing.image.ImageDataGenerator(rescale=0.5).flow(np.ones((4, 2, 2, 1)), batch_size=2)
+    assert next(iter(flow)).tolist() == np.full((2, 2, 2, 1), 0.5).tolist()
 
 
 @needs_keras

@@ -14,7 +14,8 @@ from refdist.data.options import DistributeOptions
 from refdist.data.threads import AUTOTUNE
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "AutoShardPolicy", "DistributeOptions",
-           "assert_cardinality", "bucket_by_sequence_length", "cardinality", "rejection_resample", "unique"]
+           "assert_cardinality", "bucket_by_sequence_length", "cardinality", "enable_debug_mode", "rejection_resample",
+           "unique"]
 
 _T = TypeVar("_T")
 
@@ -83,6 +84,13 @@ def bucket_by_sequence_length(element_length_func: Callable[..., object], bucket
     return lambda dataset: dataset.bucket_by_sequence_length(
         element_length_func, bucket_boundaries, bucket_batch_sizes, padded_shapes, padding_values,
         pad_to_bucket_boundary, no_padding, drop_remainder)
+
+
+def enable_debug_mode() -> None:
+    """Does nothing: functions of datasets are called as they are, which TensorFlow does after this.
+
+    Source: tf.data.experimental.enable_debug_mode.
+    """
 
 
 def rejection_resample(class_func: Callable[..., object], target_dist: npt.ArrayLike,

@@ -43,6 +43,7 @@ from refdist.tf.function import function
 from refdist.tf.names import Namespace as _Namespace
 from refdist.tf.printing import print_ as print
 from refdist.tf.settings import autograph, config, debugging, get_logger, test
+from refdist.tf.settings import v1 as _v1
 from refdist.tf.shapes import TensorShape
 from refdist.tf.stand_in import install
 from refdist.variables.creation import variable_creator_scope
@@ -51,8 +52,7 @@ from refdist.variables.variable import Variable
 data = _Namespace("data", _data, {"experimental": _Namespace("data.experimental", _data.experimental)})
 tpu = _Namespace("tpu", _tpu, {"experimental": _Namespace("tpu.experimental", _tpu.experimental)})
 compat = _Namespace("compat", _compat, {
-    "v1": _Namespace("compat.v1", _compat.v1), "as_bytes": _texts.as_bytes, "as_text": _texts.as_text,
-    "as_str": _texts.as_text})
+    "v1": _v1, "as_bytes": _texts.as_bytes, "as_text": _texts.as_text, "as_str": _texts.as_text})
 nn = _Namespace("nn", _nn)
 random = _Namespace("random", _random, {"experimental": _Namespace("random.experimental", _random.experimental)})
 math, linalg = map(_Namespace, ("math", "linalg"))

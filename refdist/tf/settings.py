@@ -7,27 +7,46 @@ run eagerly and deterministically anyway.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
-from refdist import config as devices
+from refdist import compat, errors
+from refdist import config as physical
+from refdist.runtime import Field
 from refdist.tf.names import Namespace
 
 # The paths of what does nothing, and its parameters.
 _WITHOUT_EFFECT = """
 config.run_functions_eagerly run_eagerly
-config.set_soft_device_placement enabled
-config.experimental.set_memory_growth device enable
+config.experimental_run_functions_eagerly run_eagerly
 config.experimental.enable_op_determinism
-config.experimental.enable_tensor_float_32_execution enabled
-config.experimental.set_synchronous_execution enable
+config.experimental.reset_memory_stats device
 config.optimizer.set_jit enabled
 config.optimizer.set_experimental_options options
-config.threading.set_intra_op_parallelism_threads num_threads
-config.threading.set_inter_op_parallelism_threads num_threads
 autograph.set_verbosity level alsologtostdout=False
-debugging.set_log_device_placement enabled
+debugging.disable_traceback_filtering
+debugging.enable_traceback_filtering
+compat.v1.enable_eager_execution config=None device_policy=None execution_mode=None
+compat.v1.enable_resource_variables
+compat.v1.enable_v2_behavior
+compat.v1.enable_v2_tensorshape
 """
+# What can be read again, by its paths, and what it is where a program sets nothing; of some, for each device.
+_KEPT = (
+    ("config.set_soft_device_placement", "config.get_soft_device_placement", "enabled", True),
+    ("config.experimental.set_memory_growth", "config.experimental.get_memory_growth", "device enable", False),
+    ("config.experimental.enable_tensor_float_32_execution", "config.experimental.tensor_float_32_execution_enabled",
+     "enabled", True),
+    ("config.experimental.set_synchronous_execution", "config.experimental.get_synchronous_execution",
+     "enable", True),
+    ("config.experimental.set_device_policy", "config.experimental.get_device_policy", "device_policy", "silent"),
+    ("config.threading.set_intra_op_parallelism_threads", "config.threading.get_intra_op_parallelism_threads",
+     "num_threads", 0),
+    ("config.threading.set_inter_op_parallelism_threads", "config.threading.get_inter_op_parallelism_threads",
+     "num_threads", 0),
+    ("debugging.set_log_device_placement", "debugging.get_log_device_placement", "enabled", False),
+)
+_values: Field[dict[tuple[object, ...], Any]] = Field("what a program has set of TensorFlow's runtime", dict)
 
 
 def _nothing(path: str, parameters: list[str]) -> Callable[..., None]:
@@ -38,11 +57,32 @@ def _nothing(path: str, parameters: list[str]) -> Callable[..., None]:
     return call
 
 
+def _kept(setter: str, getter: str, parameters: str, default: Any) -> dict[str, Callable[..., Any]]:
+    *place, value = parameters.split()
+
+    def keep(*given: Any) -> None:
+        _values.value[getter, *given[:-1]] = given[-1]
+
+    def read(*given: Any) -> Any:
+        return _values.value.get((getter, *given), default)
+    calls = {}
+    for path, names, function in ((setter, [*place, value], keep), (getter, place, read)):
+        call: Callable[..., Any] = eval(f"lambda {', '.join(names)}: function({', '.join(names)})",
+                                        {"function": function})
+        call.__name__ = call.__qualname__ = path.rpartition(".")[2]
+        call.__module__ = __name__
+        call.__doc__ = f"`tf.{path}`: without effect on what is computed."
+        calls[path] = call
+    return calls
+
+
 def _below(place: str) -> dict[str, Any]:
     # What does nothing right below a module of TensorFlow's, by name.
     lines = [line.split() for line in _WITHOUT_EFFECT.split("\n") if line]
-    return {path.rpartition(".")[2]: _nothing(path, parameters) for path, *parameters in lines
-            if path.rpartition(".")[0] == place}
+    calls = {path: _nothing(path, parameters) for path, *parameters in lines}
+    for row in _KEPT:
+        calls.update(_kept(*row))
+    return {path.rpartition(".")[2]: call for path, call in calls.items() if path.rpartition(".")[0] == place}
 
 
 def functions_run_eagerly() -> bool:
@@ -53,6 +93,109 @@ def functions_run_eagerly() -> bool:
     return True
 
 
+def executing_eagerly() -> bool:
+    """Whether operations are carried out at once, which they are.
+
+    Source: tf.compat.v1.executing_eagerly.
+    """
+    return True
+
+
+def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
+    """Does nothing where the devices are all that there are.
+
+    Args:
+        devices: a physical device, or a list of them.
+        device_type: "CPU" or "GPU"; None for both.
+
+    Raises:
+        RD20: some of the devices that there are would be left out.
+
+    Source: tf.config.set_visible_devices.
+    """
+    given = list(devices) if isinstance(devices, list) else [devices]
+    there = physical.list_physical_devices(device_type)
+    if set(given) != set(there):
+        raise errors.error("RD20", "tf.config.set_visible_devices", f"{errors.counted(len(given), 'device')} of "
+                           f"{len(there)} would be seen", "State the devices with REFDIST_DEVICES, such as "
+                           "REFDIST_DEVICES=CPU:1.")
+
+
+def get_device_details(device: Any) -> dict[str, Any]:
+    """Nothing is known of a device.
+
+    Args:
+        device: a physical device.
+
+    Source: tf.config.experimental.get_device_details.
+    """
+    return {}
+
+
+def set_random_seed(seed: int) -> None:
+    """`tf.random.set_seed`, by its former name.
+
+    Args:
+        seed: an int.
+
+    Raises:
+        RD25: another seed.
+
+    Source: tf.compat.v1.set_random_seed.
+    """
+    from refdist.tf.drawn import set_seed  # which imports Keras
+
+    set_seed(seed)
+
+
+class _Options:
+    # Settings of a session, which there is not: fields that can be set and read.
+    _fields: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, **given: Any) -> None:
+        for name, make in self._fields.items():
+            super().__setattr__(name, make())
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._fields:
+            raise errors.error("RD20", f"tf.compat.v1.{type(self).__name__}", f"there is no field {name!r} here",
+                               f"Leave it out; taken, without effect, are {', '.join(self._fields)}.",
+                               kind=errors.MissingNameError)
+        super().__setattr__(name, value)
+
+
+class GPUOptions(_Options):
+    """What a session would do with the memory of GPUs; without effect.
+
+    Raises:
+        RD20: another field than those that programs set.
+
+    Source: tf.compat.v1.GPUOptions.
+    """
+
+    _fields: ClassVar = {"allow_growth": bool, "per_process_gpu_memory_fraction": float, "visible_device_list": str,
+                         "allocator_type": str}
+
+
+class ConfigProto(_Options):
+    """How a session would run; without effect.
+
+    Raises:
+        RD20: another field than those that programs set.
+
+    Source: tf.compat.v1.ConfigProto.
+    """
+
+    _fields: ClassVar = {"allow_soft_placement": bool, "log_device_placement": bool, "gpu_options": GPUOptions,
+                         "inter_op_parallelism_threads": int, "intra_op_parallelism_threads": int, "device_count": dict}
+
+
+def _verbosity(level: int | str) -> None:
+    get_logger().setLevel(level)
+
+
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: object = None) -> bool:
     """Whether there is a GPU, by the devices that the program may use.
 
@@ -61,7 +204,7 @@ def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: objec
 
     Source: tf.test.is_gpu_available.
     """
-    return bool(devices.list_physical_devices("GPU"))
+    return bool(physical.list_physical_devices("GPU"))
 
 
 def gpu_device_name() -> str:
@@ -96,11 +239,17 @@ def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
     return do_not_convert if func is None else func
 
 
-config = Namespace("config", devices, {
+config = Namespace("config", physical, {
     **_below("config"), "functions_run_eagerly": functions_run_eagerly,
+    "experimental_functions_run_eagerly": functions_run_eagerly, "set_visible_devices": set_visible_devices,
+    "get_visible_devices": physical.list_physical_devices,
     "experimental": Namespace("config.experimental", own={
-        **_below("config.experimental"), "list_physical_devices": devices.list_physical_devices,
-        "list_logical_devices": devices.list_logical_devices}),
+        **_below("config.experimental"), "list_physical_devices": physical.list_physical_devices,
+        "list_logical_devices": physical.list_logical_devices, "get_device_details": get_device_details,
+        "set_visible_devices": set_visible_devices, "get_visible_devices": physical.list_physical_devices,
+        "VirtualDeviceConfiguration": physical.LogicalDeviceConfiguration,
+        "set_virtual_device_configuration": physical.set_logical_device_configuration,
+        "get_virtual_device_configuration": physical.get_logical_device_configuration}),
     "optimizer": Namespace("config.optimizer", own=_below("config.optimizer")),
     "threading": Namespace("config.threading", own=_below("config.threading"))})
 autograph = Namespace("autograph", own={
@@ -108,4 +257,14 @@ autograph = Namespace("autograph", own={
 debugging = Namespace("debugging", own=_below("debugging"))
 test = Namespace("test", own={
     "is_gpu_available": is_gpu_available, "gpu_device_name": gpu_device_name, "is_built_with_cuda": is_built_with_cuda,
-    "is_built_with_gpu_support": is_built_with_cuda})
+    "is_built_with_gpu_support": is_built_with_cuda, "is_built_with_rocm": is_built_with_cuda,
+    "is_built_with_xla": is_built_with_cuda})
+_logging = Namespace("compat.v1.logging", own={
+    "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL, "set_verbosity": _verbosity, "get_verbosity": lambda: get_logger().getEffectiveLevel(),
+    **{name: getattr(get_logger(), name) for name in ("debug", "info", "warning", "error", "fatal", "log")},
+    "warn": get_logger().warning})
+v1 = Namespace("compat.v1", compat.v1, {
+    **_below("compat.v1"), "logging": _logging, "ConfigProto": ConfigProto, "GPUOptions": GPUOptions,
+    "executing_eagerly": executing_eagerly, "executing_eagerly_outside_functions": executing_eagerly,
+    "get_logger": get_logger, "set_random_seed": set_random_seed})

@@ -78,9 +78,26 @@ def torch(attempted: str) -> ModuleType:
     return module
 
 
+@functools.cache
 def kind() -> type:
-    """The class of tensors."""
-    return type(keras().ops.zeros(1))
+    """The class of tensors, of which those of text are, too."""
+    from refdist.tf.texts import TextTensor
+
+    library_s = type(keras().ops.zeros(1))
+
+    class OfTensors(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, (library_s, TextTensor))
+
+        def __subclasscheck__(cls, other: type) -> bool:
+            return other is cls or issubclass(other, (library_s, TextTensor))
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(library_s, name)
+
+    class Tensor(metaclass=OfTensors):
+        """A tensor, of numbers or of text."""
+    return Tensor
 
 
 def tensor(value: Any, dtype: object = None) -> Any:
