@@ -463,16 +463,14 @@ class checks:  # noqa: N801 - used like a function
             raise errors.error("RD09", f"config.checks {context_stack.describe()}", "it holds for all replicas",
                                "Call it around `strategy.run`; a comment `# refdist: ignore[RD38]` silences one line.")
         self._before = asked_checks.types.value, asked_checks.watch.value
-        for check, wanted in ((asked_checks.types, types), (asked_checks.watch, watch)):
-            if wanted is not None:
-                check.value = wanted
+        asked_checks.switch(types, watch)
 
     def __enter__(self) -> checks:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        asked_checks.types.value, asked_checks.watch.value = self._before
+        asked_checks.switch(*self._before)
 
 
 def order(count: int) -> Sequence[int]:

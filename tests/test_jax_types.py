@@ -148,3 +148,10 @@ def test_an_array_of_numpys_keeps_its_type_in_a_function_of_jax() -> None:
 
     each(step)
     assert kinds == [Of.SUM, Of.MEAN, Of.SUM] * 4
+
+
+def test_a_number_that_is_made_of_an_array_has_its_type() -> None:
+    kinds: list[Of] = []
+    each(lambda x: kinds.extend(refdist.replica_type(value).of for value in (
+        float(x.mean()), x.sum().item(), float(x.mean()) * 1.0, x.mean().tolist())))
+    assert kinds == [Of.MEAN, Of.SUM, Of.UNKNOWN, Of.UNKNOWN] * 4

@@ -571,3 +571,31 @@ def test_the_environment_asks_for_it(asked: str, wanted: str, tmp_path: Path) ->
     done = subprocess.run([sys.executable, script], env={**os.environ, "REFDIST_CHECKS": asked}, capture_output=True,
                           text=True, check=False)
     assert wanted in done.stderr and bool(wanted) == bool(done.stderr)
+
+
+EARLIER = np.array
+
+
+def test_functions_that_are_replaced_are_put_back_and_pickled_meanwhile() -> None:
+    kept: list[Any] = []
+
+    class Converter:
+        convert = EARLIER
+
+    def step(x: Any) -> None:
+        kept.append(np.array)
+        Converter.convert = np.array
+        assert refdist.replica_type(Converter().convert(x)).of is Of.ROWS  # no method, as one of C
+        assert all(pickle.loads(pickle.dumps(function)) is function for function in (EARLIER, np.array))
+
+    with refdist.config.checks(types=False):
+        assert np.array is EARLIER and EARLIER.__module__ == "numpy"
+        with refdist.config.checks(types=True):
+            each(four(), step)
+            with refdist.config.checks(types=False):
+                assert np.array is EARLIER
+            each(four(), step)
+            assert np.array is not EARLIER
+        assert np.array is EARLIER and EARLIER.__module__ == "numpy"
+        for function in (EARLIER, kept[0]):  # what the program has kept, too
+            assert pickle.loads(pickle.dumps(function)) is EARLIER and function([1, 2]).tolist() == [1, 2]

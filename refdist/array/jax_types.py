@@ -15,7 +15,7 @@ import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, cast
@@ -31,9 +31,11 @@ from refdist.array.replica_types import (
     ReplicaType,
     Typed,
     keep_types_of,
+    number,
     of_items,
     plain,
     program,
+    replace,
     type_of,
 )
 from refdist.core import call_site
@@ -103,13 +105,28 @@ class _Types(MutableMapping[Any, ReplicaType]):
 
 
 @lru_cache(maxsize=1)
+def _class_of(numpy: Any) -> Any:
+    # Of JAX's arrays, which have types from now on.
+    arrays = type(numpy.zeros(()))
+    keep_types_of(arrays, _Types())
+    return arrays
+
+
 def keep_types(numpy: Any) -> None:
-    """From now on JAX's arrays have types.
+    """While the check is on JAX's arrays have types, and so have the numbers that are made of them.
 
     Args:
         numpy: the module `jax.numpy`.
     """
-    keep_types_of(type(numpy.zeros(())), _Types())
+    for name in ("__float__", "item"):
+        replace(_class_of(numpy), name, _to_number)
+
+
+def _to_number(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def convert(self: Any, *args: Any) -> Any:
+        return number(method(self, *args), type_of(self) if self.size == 1 else UNKNOWN)
+    return convert
 
 
 @lru_cache(maxsize=1)

@@ -24,6 +24,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
+from importlib import import_module
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
@@ -31,6 +32,7 @@ import numpy as np
 
 from refdist.core import call_site, divisors
 from refdist.core.checks import types as types_are_on
+from refdist.core.checks import types_off
 from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
 from refdist.runtime import Late
 
@@ -1008,31 +1010,80 @@ def of_converted(value: Any) -> ReplicaType:
     return of_items(value) if type(value) in (list, tuple) else type_of_contribution(value)
 
 
-def _converting(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def convert(*args: Any, **options: Any) -> Any:
+class _Keeping:
+    # A function that keeps the type of its first argument where the program calls it.  Like a function of C it is no
+    # method where a class has it.
+
+    def __init__(self, module: str, name: str, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._named = module, name
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
         frame = sys._getframe(1)
         if _is_between(frame.f_globals.get("__name__", "")):
-            return function(*args, **options)
-        array = computing(frame)(function, args, options)
+            return self._function(*args, **options)
+        array = computing(frame)(self._function, args, options)
         if not args or type(args[0]) in _WITHOUT_TYPE or not types_are_on.value:
             return array
         kind = of_converted(args[0])
         if kind is UNKNOWN or frame.f_code.co_filename.startswith(call_site.INSTALLED):
             return array
         return typed(array, kind)
-    return convert
+
+    def __reduce__(self) -> tuple[Callable[[str, str], Any], tuple[str, str]]:
+        return _named, self._named
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
+# What was replaced in modules and classes: what stands there now, what stood there, and its `__module__`, if changed.
+_replaced: dict[tuple[Any, str], tuple[object, Any, str | None]] = {}
+
+
+def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Replaces a function of a module or class while the check is on.
+
+    Args:
+        owner: the module or class.
+        name: of the function.
+        make: makes what replaces it, of it.
+    """
+    before = getattr(owner, name)
+    known = _replaced.get((owner, name))
+    if known is not None and known[0] is before:
+        return
+    now = make(before)
+    # A reference that the program had before is pickled by the name of its module, where another object is now: by that
+    # of the module that it comes from.
+    home = getattr(getattr(before, "__self__", None), "__name__", None) or getattr(before, "__globals__", {}).get(
+        "__name__")
+    moves = isinstance(now, _Keeping) and getattr(sys.modules.get(str(home)), name, None) is before
+    _replaced[owner, name] = now, before, before.__module__ if moves else None
+    setattr(owner, name, now)
+    if moves:
+        before.__module__ = home
 
 
 def keep_through(module: Any, *names: str) -> None:
-    """From now on these functions of a module, called by the program, keep the type of their first argument."""
+    """While the check is on, these functions of a module, called by the program, keep the type of their argument."""
     for name in names:
-        before = getattr(module, name)
-        if getattr(before, "__code__", None) is not _CONVERTING:
-            setattr(module, name, _converting(before))
+        replace(module, name, functools.partial(_Keeping, module.__name__, name))
 
 
-_CONVERTING = _converting(len).__code__
+def put_back() -> None:
+    """Undoes `replace`, where nothing else was put there since."""
+    for (owner, name), (now, before, module) in _replaced.items():
+        if getattr(owner, name) is now:
+            setattr(owner, name, before)
+        if module is not None:
+            before.__module__ = module
+    _replaced.clear()
+
+
+types_off.value = put_back
 _WITHOUT_TYPE = frozenset((np.ndarray, int, bool, str, *_SCALARS))
 
 

@@ -118,20 +118,18 @@ _parameters: MutableMapping[Any, tuple[int, int, ReplicaType]] = {}
 _numbers = itertools.count(1)
 
 
-@lru_cache(maxsize=1)
-def _keep_types_of_jax(numpy: Any) -> None:
-    jax_types.keep_types(numpy)
-    keep_through(numpy, "array", "asarray")
-
-
 def mode() -> Callable[[], AbstractContextManager[object]]:
     """Returns the context manager in which a replica runs, so that types of what libraries compute are followed."""
     keep_through(np, "array", "asarray", "ascontiguousarray")
-    if "jax.numpy" in sys.modules and hasattr(sys.modules["jax.numpy"], "asarray"):
-        _keep_types_of_jax(sys.modules["jax.numpy"])
-    jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
-    following = [] if not hasattr(jax, "numpy") else [jax_types.following(jax)]
+    jax: Any = sys.modules.get("jax")
+    torch = sys.modules.get("torch")
+    following = []
+    if hasattr(jax, "numpy") and hasattr(jax.numpy, "asarray"):
+        jax_types.keep_types(jax.numpy)
+        keep_through(jax.numpy, "array", "asarray")
+        following.append(jax_types.following(jax))
     if hasattr(torch, "overrides"):
+        keep_through(torch, "from_numpy")
         following.append(_mode(torch))
     return _all([enter for enter in following if enter is not None])
 
@@ -152,7 +150,6 @@ def _mode(torch: Any) -> Any:
     global _parameters
     kept = import_module("torch.utils.weak").WeakTensorKeyDictionary
     keep_types_of(torch.Tensor, kept())
-    keep_through(torch, "from_numpy")
     _parameters = kept()
 
     def see(self: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:

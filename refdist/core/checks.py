@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from refdist import errors
-from refdist.runtime import Field
+from refdist.runtime import Field, Late
 
 VARIABLE = "REFDIST_CHECKS"
 # How workers compare their calls; the first level is the default.
@@ -31,3 +32,15 @@ def asked() -> tuple[bool, bool, str]:
 
 types: Field[bool] = Field("whether values know what they are to the other replicas", lambda: asked()[0])
 watch: Field[bool] = Field("whether it is watched what programs rarely do on purpose", lambda: asked()[1])
+# What is called where a block ends for which types were on, or where they are switched off.
+types_off: Late[Callable[[], None]] = Late()
+
+
+def switch(types_wanted: bool | None, watch_wanted: bool | None) -> None:
+    """Switches checks on or off; None leaves one as it is."""
+    if watch_wanted is not None:
+        watch.value = watch_wanted
+    if types_wanted is not None:
+        types.value = types_wanted
+        if not types_wanted:
+            types_off.value()
