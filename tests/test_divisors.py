@@ -53,6 +53,13 @@ DIVIDED = {
     "what a decorator reduces":
         "def reduced(f):\n def wrapper(x):\n  return c.all_reduce(f(x))\n return wrapper\n\n"
         "@reduced\ndef step(g):\n return g.mean()\n\nprint(step(x) / replicas)",
+    "matched": "match c.all_reduce(g):\n case total:\n  print(total / replicas)",
+    "matched in a sequence": "match (loss, c.all_reduce(g)):\n case [_, total]:\n  print(total / replicas)",
+    "matched in a mapping": "match c.all_reduce({'g': g}):\n case {'g': total, **rest}:\n  print(total / replicas)",
+    "matched as the rest": "match c.all_reduce([g, x]):\n case [_, *rest]:\n  print(rest[0] / replicas)",
+    "matched in an object": "match c.all_reduce(g):\n case Total(value=(int() | float()) as x):\n  print(x / replicas)",
+    "by a number that is matched":
+        "def over(total):\n match replicas:\n  case n:\n   return total / n\n\nprint(over(c.all_reduce(g)))",
     "through a parameter with a function's name":
         "def step(x):\n return x.mean()\n\ndef apply(step, t):\n return step(t)\n\n"
         "g = c.all_reduce(g)\nprint(apply(lambda t: t.copy(), g) / replicas)",
@@ -90,6 +97,9 @@ NOT_DIVIDED = {
     "another value": "g = c.all_reduce(g)\nprint(loss / replicas)",
     "rows of a batch": "batch = 64 / replicas\ng = c.all_reduce(g)\nfor x in data.batch(batch):\n run(g, x)",
     "steps": "steps = rows / (batch * replicas)\ng = c.all_reduce(g)",
+    "another item that is matched": "match (loss, c.all_reduce(g)):\n case [other, _]:\n  print(other / replicas)",
+    "the same name in another function":
+        "def f(total):\n match c.all_reduce(g):\n  case total:\n   return 0\n\ndef h(total):\n return total / replicas",
     "another item":
         "def step(g):\n return loss, c.all_reduce(g)\n\nloss, g = strategy.run(step)\nprint(loss / replicas)",
     "what is computed with the new weights":

@@ -372,6 +372,8 @@ class Program:
             if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     yield from self._assignment(target, node.value)
+            elif isinstance(node, ast.Match):
+                yield from self.captures(node)
             elif isinstance(node, ast.Call):
                 for keyword in node.keywords:
                     if keyword.arg is not None:  # which may be an attribute, as of a dataclass
@@ -389,6 +391,38 @@ class Program:
             yield key, value
 
 
+    def captures(self, node: ast.Match) -> Iterator[tuple[Key, ast.expr]]:
+        """What the patterns of a `match` statement assign to their names."""
+        for case in node.cases:
+            yield from self._captures(case.pattern, node.subject)
+
+    def _captures(self, pattern: ast.pattern, value: ast.expr) -> Iterator[tuple[Key, ast.expr]]:
+        match pattern:
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)) | ast.MatchAs(name=str(name)):
+                yield self.key(name, pattern), value
+        match pattern:
+            case ast.MatchAs(pattern=ast.pattern() as inner):
+                yield from self._captures(inner, value)
+            case ast.MatchOr(patterns=patterns):
+                for inner in patterns:
+                    yield from self._captures(inner, value)
+            case ast.MatchSequence(patterns=patterns):
+                same = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(patterns) and not any(
+                    isinstance(inner, ast.MatchStar) for inner in patterns)
+                for i, inner in enumerate(patterns):
+                    item = value.elts[i] if same and isinstance(value, (ast.Tuple, ast.List)) else ast.Subscript(
+                        value, ast.Constant(i), ast.Load())
+                    yield from self._captures(inner, item)
+            case ast.MatchMapping(keys=keys, patterns=patterns):
+                for key, inner in zip(keys, patterns, strict=True):
+                    yield from self._captures(inner, ast.Subscript(value, key, ast.Load()))
+            case ast.MatchClass(patterns=patterns, kwd_attrs=attributes, kwd_patterns=named):
+                for inner in patterns:
+                    yield from self._captures(inner, value)
+                for attribute, inner in zip(attributes, named, strict=True):
+                    yield from self._captures(inner, ast.Attribute(value, attribute, ast.Load()))
+
+
 def _names_bound(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Name(id=name, ctx=ast.Store()):
@@ -397,5 +431,6 @@ def _names_bound(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             yield from (imported.asname or imported.name.partition(".")[0] for imported in names)
-        case ast.ExceptHandler(name=str(name)):
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | (
+                ast.MatchMapping(rest=str(name))):
             yield name

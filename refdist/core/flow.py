@@ -158,6 +158,8 @@ class Flow:
                     self._add(target, target)
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
                 self._go_over(target, value)
+            case ast.Match():
+                self._keys |= {key for key, value in self.program.captures(node) if self.reaches(value)}
             case ast.withitem(optional_vars=ast.expr() as target, context_expr=value):
                 self._assign(target, value)
             case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
