@@ -155,3 +155,35 @@ def test_a_number_that_is_made_of_an_array_has_its_type() -> None:
     each(lambda x: kinds.extend(refdist.replica_type(value).of for value in (
         float(x.mean()), x.sum().item(), float(x.mean()) * 1.0, x.mean().tolist())))
     assert kinds == [Of.MEAN, Of.SUM, Of.UNKNOWN, Of.UNKNOWN] * 4
+
+
+def own_weights(step: Callable[[Any, Any], Any], reduced: bool) -> Callable[[], Any]:
+    """A program in which each replica has a tree of weights of its own, with the gradients that it reduces or not."""
+    trees = [{"kernel": jnp.zeros(3), "bias": jnp.zeros(())} for _ in range(4)]
+
+    def train_own(x: Any) -> None:
+        number = replica().replica_id_in_sync_group
+        gradients = jax.grad(lambda tree: jnp.mean((x @ tree["kernel"] + tree["bias"] - 1) ** 2))(trees[number])
+        trees[number] = step(trees[number], replica().all_reduce("MEAN", gradients) if reduced else gradients)
+
+    return lambda: each(train_own, batch=4)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_weights_of_each_replica_part_where_nothing_is_reduced(compiled: bool) -> None:
+    def step(tree: Any, gradients: Any) -> Any:
+        return jax.tree.map(lambda weight, gradient: weight - 0.01 * gradient, tree, gradients)
+
+    update = jax.jit(step) if compiled else step
+    [message] = [str(finding.message) for finding in findings(own_weights(update, False))]
+    assert message.startswith("[RD52] training: each of 4 replicas changes weights of its own, by a mean over")
+    assert not findings(own_weights(update, True))
+
+
+def test_what_is_centred_in_each_step_is_no_weight() -> None:
+    kept: dict[int, Any] = {}
+
+    def step(x: Any) -> None:
+        kept[replica().replica_id_in_sync_group] = x - x.mean(axis=0), jnp.zeros(3) - x.mean(axis=0)
+
+    assert not findings(lambda: each(step, batch=4))

@@ -573,6 +573,39 @@ def test_the_environment_asks_for_it(asked: str, wanted: str, tmp_path: Path) ->
     assert wanted in done.stderr and bool(wanted) == bool(done.stderr)
 
 
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_weights_that_each_replica_makes_anew_part_where_nothing_is_reduced(reduced: bool) -> None:
+    own = [{"kernel": np.zeros(3, np.float32), "bias": np.zeros(1, np.float32)} for _ in range(4)]
+
+    def step(x: Any) -> None:
+        weights = own[replica().replica_id_in_sync_group]
+        error = x @ weights["kernel"] + weights["bias"] - 1
+        gradients = {"kernel": x.T @ error / len(x), "bias": error.mean()}
+        if reduced:
+            gradients = {name: replica().all_reduce("MEAN", gradient) for name, gradient in gradients.items()}
+        for name, gradient in gradients.items():
+            weights[name] = weights[name] - 0.01 * gradient
+
+    def program() -> None:
+        strategy = four()
+        for x in batches(strategy, batch=4):
+            strategy.run(step, (x,))
+
+    messages = [str(finding.message) for finding in findings(program)]
+    assert len(messages) == (not reduced) and all(message.startswith("[RD52]") for message in messages)
+
+
+def test_what_is_centred_in_each_step_is_no_weight_of_a_replica() -> None:
+    kept: dict[int, Any] = {}
+
+    def step(x: Any) -> None:
+        kept[replica().replica_id_in_sync_group] = x - x.mean(axis=0), np.ones(3, np.float32) - x.mean(axis=0)
+
+    strategy = four()
+    assert not findings(lambda: [strategy.run(step, (x,)) for x in batches(strategy, batch=4)])
+
+
 EARLIER = np.array
 
 

@@ -33,6 +33,7 @@ from refdist.array.replica_types import (
     keep_types_of,
     number,
     of_items,
+    own_write,
     plain,
     program,
     replace,
@@ -192,6 +193,11 @@ def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], pa
         facts = _of(name, params, values, [np.shape(array) for array in arrays], here)
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError):  # of another version of JAX
         facts = [UNKNOWN] * len(arrays)
+    updates = _updates.get((id(_jaxpr_of(params)), tuple(values)), ()) if name in _COMPILED else (
+        [(0, 0, values[1].fact)] if name == "sub" else [])
+    for operand, result, fact in updates:
+        if isinstance(fact, ReplicaType):
+            own_write.value(here.place, arrays[result], fact, args[operand])
     for array, fact in zip(arrays, facts, strict=False):
         if not any(array is arg for arg in args) and hasattr(array, "aval") and (fact is not UNKNOWN or not array.ndim):
             _note(array, fact)
@@ -244,6 +250,11 @@ def _of(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[
     return known[0]
 
 
+# By a compiled function, and what is known of its arguments: of which argument which result is a difference, and what
+# is known of what is subtracted.
+_updates: dict[Hashable, Sequence[tuple[int, int, Fact]]] = {}
+
+
 def _jaxpr_of(params: Any) -> Any:
     return next((params[name] for name in _JAXPRS if params.get(name) is not None), None)
 
@@ -268,11 +279,14 @@ def _rule(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tupl
 def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
     # What is known of the results of what JAX has compiled.
     known: dict[Any, Value] = {}
+    key, updates = (id(jaxpr), tuple(values)), []
     constants = getattr(jaxpr, "consts", ())
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     known.update(zip(jaxpr.constvars, (Value(_fact_of(array), np.shape(array)) for array in constants), strict=False))
     known.update(zip(jaxpr.invars, values, strict=True))
     own = _is_the_programs(jaxpr)
+    arguments = {variable: i for i, variable in enumerate(jaxpr.invars)}
+    results = {variable: i for i, variable in enumerate(jaxpr.outvars) if not hasattr(variable, "val")}
 
     def value(atom: Any) -> Value:
         if hasattr(atom, "val"):
@@ -294,6 +308,13 @@ def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
                 at = at._replace(within=at.within | DERIVING)
             facts = _of(equation.primitive.name, equation.params, operands, shapes, at)
         known.update(zip(equation.outvars, map(Value, facts, shapes), strict=True))
+        if equation.primitive.name == "sub" and not hasattr(equation.invars[0], "val") and (
+                equation.invars[0] in arguments and equation.outvars[0] in results):
+            updates.append((arguments[equation.invars[0]], results[equation.outvars[0]], operands[1].fact))
+    if updates:
+        if len(_updates) >= _KEPT:
+            _updates.clear()
+        _updates[key] = updates
     return [value(atom).fact for atom in jaxpr.outvars]
 
 

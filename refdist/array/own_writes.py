@@ -1,7 +1,8 @@
 """Finds programs in which each replica trains weights of its own, and no gradient is ever reduced.
 
 While the check of types is on, it is noted where a replica subtracts from an array, in place, a value that is computed
-of its rows, and where it updates a parameter of PyTorch whose gradient is such a value.  At the end of an epoch the
+of its rows, where it subtracts one from what it has made at that place in the step before (`w = w - rate * gradient`),
+and where it updates a parameter of PyTorch whose gradient is such a value.  At the end of an epoch the
 weights of all replicas are compared: a program that averages them by other means, outside replicas, has equal ones.
 """
 
@@ -19,36 +20,47 @@ from refdist.core.rules.replica_types import Of
 from refdist.runtime import Field
 
 _OWN = (Of.SUM, Of.MEAN, Of.DIFFERS)
+_KEPT = 10_000  # arrays
 _STEPS = 2  # an epoch of one step tells nothing
 
 
 class _Writes:
     # What the replicas have written at one place of the program.
-    __slots__ = ("code", "count", "kind", "targets")
+    __slots__ = ("code", "count", "kind", "made", "targets")
 
     def __init__(self, code: CodeType, kind: ReplicaType) -> None:
         self.code = code
         self.count = 0
         self.kind = kind
         self.targets: dict[int, weakref.ref[Any]] = {}
+        self.made: dict[int, weakref.ref[Any]] = {}  # by their ids, what was not changed in place
 
 
 _writes: Field[dict[tuple[int, int], _Writes]] = Field("where replicas have written weights of their own", dict)
 
 
-def note(frame: Frame, target: Any, kind: ReplicaType) -> None:
-    """Notes that a replica has changed an array in place by a value with this type.
+def note(frame: Frame, target: Any, kind: ReplicaType, before: Any = None) -> None:
+    """Notes that a replica has changed an array by a value with this type.
 
     Args:
         frame: of the program.
         target: the array or tensor.
         kind: of what changed it.
+        before: what it was made of, where it was not changed in place.
     """
     replica = context_stack.frame().replica
     if kind.of not in _OWN or replica is None or journal.history.value:
         return
     here = id(frame.f_code), frame.f_lasti
     writes = _writes.value.get(here) or _writes.value.setdefault(here, _Writes(frame.f_code, kind))
+    if before is not None:
+        if len(writes.made) >= _KEPT:
+            writes.made.clear()
+        writes.made[id(target)] = weakref.ref(target)
+        last = writes.made.pop(id(before), None)
+        if last is None or last() is not before:
+            return
+        writes.count += 1  # that of the step before
     writes.count += 1
     writes.targets[replica.replica_id_in_sync_group] = weakref.ref(target)
 

@@ -153,8 +153,9 @@ class ReplicaType:
 UNKNOWN = ReplicaType(Of.UNKNOWN, "")
 # Of what was filled with zeros: what is added to it first decides.
 ZEROS = ReplicaType(Of.UNKNOWN, "")
-# What is told where a replica changes an array of the program by a value with a type (`own_writes.note`).
-own_write: Late[Callable[[Frame, Any, ReplicaType], None]] = Late()
+# What is told where a replica changes an array of the program by a value with a type, in place or not
+# (`own_writes.note`).
+own_write: Late[Callable[..., None]] = Late()
 # By what they were derived from.
 _kept: dict[Hashable, ReplicaType] = {}
 
@@ -541,6 +542,8 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
             if not out and kind is not UNKNOWN and type(result) is np.ndarray and result.dtype.char in _NUMERIC:
                 view: Typed = result.view(Typed)
                 view._type = kind
+                if ufunc is np.subtract:
+                    own_write.value(program(frame), view, type_of(inputs[1]), inputs[0])
                 return view
     else:
         if any(map(_computes_itself, inputs)):
@@ -555,6 +558,8 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
                 inputs[0]._type = UNKNOWN
             return None
     if not out:
+        if ufunc is np.subtract and isinstance(result, np.ndarray) and method == "__call__":
+            own_write.value(program(frame), result, type_of(inputs[1]), inputs[0])
         return result if type(result) is tuple else typed(result, kind)
     for array in out:
         if isinstance(array, Typed):
