@@ -150,10 +150,10 @@ def load() -> tuple[Chapter, ...]:
     Raises:
         NotAChapter: a file in `spec/` is not a chapter, or two clauses have one name.
     """
-    there = {path.stem for path in SPEC.glob("*.md")}
-    if there - set(CHAPTERS):
-        raise NotAChapter(f"{sorted(there - set(CHAPTERS))} is not among CHAPTERS")
-    return tuple(_chapter(name) for name in CHAPTERS if name in there)
+    names = {path.stem for path in SPEC.glob("*.md")}
+    if names - set(CHAPTERS):
+        raise NotAChapter(f"{sorted(names - set(CHAPTERS))} is not among CHAPTERS")
+    return tuple(_chapter(name) for name in CHAPTERS if name in names)
 
 
 def having(clauses: Collection[str]) -> tuple[Chapter, ...]:

@@ -135,10 +135,10 @@ def _violated(holds: str, results: Sequence[Result], case: Case) -> str | None:
     result = plain(results[0]) if size(case.strategy)[0] == 1 else list(map(plain, results))
     names = {**dict(case.values), "result": result, "numbers": numbers}
     try:
-        kept = eval(holds, names) is True
+        is_true = eval(holds, names) is True
     except Exception as error:
         return f"{holds}: {type(error).__name__}: {error}"
-    return None if kept else f"found {'; '.join(map(shown, results))}; it does not hold that {holds}"
+    return None if is_true else f"found {'; '.join(map(shown, results))}; it does not hold that {holds}"
 
 
 def plain(result: Result) -> Any:

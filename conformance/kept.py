@@ -52,9 +52,9 @@ def cases_in(example: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def question(case: Case) -> Message:
     """A case as an implementation in another language is asked it: with its steps, or why there are none."""
     message = case_message(case)
-    kept = _cases_of_clause(case.clause.name).get(case.name, {})
-    if all(kept.get(key) == value for key, value in message.items()):
-        return written("case", **{key: kept[key] for key in MESSAGES["case"] if key in kept})
+    stored = _cases_of_clause(case.clause.name).get(case.name, {})
+    if all(stored.get(key) == value for key, value in message.items()):
+        return written("case", **{key: stored[key] for key in MESSAGES["case"] if key in stored})
     if not WHOLE:
         return case_message(case, only_python="it is not among the cases that are kept")
     from .recording import record
@@ -70,9 +70,9 @@ def draws(case: Case) -> list[Case]:
 
     There are none if the chapter has been changed since, and lets the names have other values.
     """
-    drawn = [case.drawn(_values(kept["python"]["example"]["source"], case.example.parameters))
-             for name, kept in _cases_of_clause(case.clause.name).items()
-             if name.startswith(f"{case.name}, ") and kept["property"] == case.example.parameters]
+    drawn = [case.drawn(_values(stored["python"]["example"]["source"], case.example.parameters))
+             for name, stored in _cases_of_clause(case.clause.name).items()
+             if name.startswith(f"{case.name}, ") and stored["property"] == case.example.parameters]
     return sorted(drawn, key=lambda case: (len(case.name), case.name))
 
 

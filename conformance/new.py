@@ -64,8 +64,8 @@ def write(language: Language, folder: Path) -> None:
     Raises:
         NotWritten: one of the files is there, in which case nothing is written, or the folder cannot be written to.
     """
-    if there := [name for name in (language.file, README) if (folder / name).exists()]:
-        raise NotWritten(f"{' and '.join(there)} in {folder} would be overwritten; name another folder, or move what "
+    if taken := [name for name in (language.file, README) if (folder / name).exists()]:
+        raise NotWritten(f"{' and '.join(taken)} in {folder} would be overwritten; name another folder, or move what "
                          f"is there")
     about = (FOLDER / README).read_text(encoding="utf-8").format(
         file=language.file, needs=language.needs, commands="\n".join(f"    {line}" for line in commands(language)))
@@ -85,15 +85,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--language", required=True, choices=LANGUAGES)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="is made if it is not there")
     try:
-        given = parser.parse_args(arguments)
+        asked = parser.parse_args(arguments)
     except SystemExit as ended:
         return 4 if ended.code else 0
-    language = LANGUAGES[given.language]
+    language = LANGUAGES[asked.language]
     try:
-        write(language, given.folder)
+        write(language, asked.folder)
     except NotWritten as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
-    print(f"{given.folder / language.file} needs {language.needs}. To run it:", f"cd {shlex.quote(str(given.folder))}",
+    print(f"{asked.folder / language.file} needs {language.needs}. To run it:", f"cd {shlex.quote(str(asked.folder))}",
           *commands(language), sep="\n    ")
     return 0

@@ -136,13 +136,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=location)
     for when in ("setup", "teardown"):
         skipped = when == "setup"
-        made = pytest.TestReport(item.nodeid, location, {}, "skipped" if skipped else "passed",
+        of_pytest = pytest.TestReport(item.nodeid, location, {}, "skipped" if skipped else "passed",
                                  (str(item.path), 0, f"Skipped: {verdict.message}") if skipped else None,
                                  when, user_properties=item.user_properties)
         if skipped:
-            vars(made)["judged"] = None if run.tester.is_outside(case) else (
+            vars(of_pytest)["judged"] = None if run.tester.is_outside(case) else (
                 report.row(verdict, verdict.outcome, verdict.message, ""), 0)
-        hook.pytest_runtest_logreport(report=made)
+        hook.pytest_runtest_logreport(report=of_pytest)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=location)
     return True
 
@@ -247,11 +247,11 @@ def _numbered(code: Code, marked: int) -> list[str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Puts the verdict on the report of the test, which takes it to where the reports are collected."""
-    made = yield
-    if made.when == "call" and _judged in item.stash:
+    of_pytest = yield
+    if of_pytest.when == "call" and _judged in item.stash:
         row, restarts = item.stash[_judged]
-        vars(made)["judged"] = {**row, "seconds": round(made.duration, 3)}, restarts
-    return made
+        vars(of_pytest)["judged"] = {**row, "seconds": round(of_pytest.duration, 3)}, restarts
+    return of_pytest
 
 
 class _Collector:

@@ -142,8 +142,8 @@ class Process:
         """What was printed since this was last called, the last part of it where it is long."""
         if not self._over:
             self._move(0)
-        kept, count, self._kept, self._count = self._kept, self._count, b"", 0
-        text = printable(kept.decode(errors="replace")).strip("\n")
+        tail, count, self._kept, self._count = self._kept, self._count, b"", 0
+        text = printable(tail.decode(errors="replace")).strip("\n")
         return text if count <= self._limit else f"({count:,} bytes; the last {self._limit:,}:)\n{text}"
 
     def errors(self) -> str:

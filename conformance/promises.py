@@ -209,9 +209,9 @@ def documents() -> dict[str, str]:
 def compared(promises: Sequence[Promise], texts: Mapping[str, str]) -> tuple[list[Sentence], list[Promise]]:
     """The sentences without a row, and the rows with a sentence that their page does not have; but for web pages."""
     known = {(promise.page, fingerprint) for promise in promises for fingerprint in promise.sentences}
-    there = [sentence for page, text in texts.items() for sentence in sentences(page, text)]
-    present = {(sentence.page, sentence.fingerprint) for sentence in there}
-    return ([sentence for sentence in there
+    listed = [sentence for page, text in texts.items() for sentence in sentences(page, text)]
+    present = {(sentence.page, sentence.fingerprint) for sentence in listed}
+    return ([sentence for sentence in listed
              if (sentence.page, sentence.fingerprint) not in known],
             [promise for promise in promises if not promise.page.startswith(WEB)
              and any((promise.page, fingerprint) not in present for fingerprint in promise.sentences)])
@@ -219,10 +219,10 @@ def compared(promises: Sequence[Promise], texts: Mapping[str, str]) -> tuple[lis
 
 # How a sentence is found.
 
-def first_words(there: Iterable[Sentence]) -> str:
+def first_words(all_sentences: Iterable[Sentence]) -> str:
     """The text of `first-words.txt` for the sentences of all pages."""
     begin: defaultdict[str, set[str]] = defaultdict(set)
-    for sentence in there:
+    for sentence in all_sentences:
         begin[_digest(_words(sentence.text)[:FIRST])].add(sentence.fingerprint)
     return "".join(f"{digest} {' '.join(sorted(whole))}\n" for digest, whole in sorted(begin.items()))
 
@@ -297,12 +297,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--write-first-words", action="store_true",
                         help=f"write {FIRST_WORDS.name} of the TensorFlow that is installed, before the comparison")
     try:
-        given = parser.parse_args(arguments)
+        parsed = parser.parse_args(arguments)
     except SystemExit as ended:
         return 4 if ended.code else 0
-    if given.find is not None:
-        tested = {f"--{name}": value for name, value in vars(given).items()}
-        return _print_rows(given.find, options.command(options.TESTED, tested.get))
+    if parsed.find is not None:
+        tested = {f"--{name}": value for name, value in vars(parsed).items()}
+        return _print_rows(parsed.find, options.command(options.TESTED, tested.get))
     try:
         import tensorflow
     except ImportError:
@@ -310,9 +310,9 @@ def main(arguments: list[str]) -> int:
         return 4
     texts = documents()
     written = first_words(sentence for page, text in texts.items() for sentence in sentences(page, text))
-    if given.write_first_words:
+    if parsed.write_first_words:
         FIRST_WORDS.write_text(written, encoding="utf-8")
-    asked = tuple(given.page) or ("",)
+    asked = tuple(parsed.page) or ("",)
     texts = {page: text for page, text in texts.items() if page.startswith(asked)}
     missing, gone = compared([promise for promise in load() if promise.page.startswith(asked)], texts)
     for sentence in missing:

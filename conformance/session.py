@@ -120,8 +120,8 @@ class Session(Tester):
         self._number = 0
         self._given_up = ""
         self._process: Process | None
-        self._process, made = self._started()
-        self.name, self.version, self.lacks, self.outside, self.profile = made
+        self._process, facts = self._started()
+        self.name, self.version, self.lacks, self.outside, self.profile = facts
         atexit.register(self.close)
 
     def draws(self, case: Case) -> Sequence[Case]:

@@ -96,16 +96,16 @@ def load(text: str, strategy: str = "") -> Adapter:
     if ":" not in text and text not in CLASSES:
         raise Unusable(f"{text!r} is not package.module:Class, and not one of {', '.join(CLASSES)}")
     with _refused(text):
-        made = _named(CLASSES.get(text, text))()
-    if not isinstance(made, Adapter):
+        loaded = _named(CLASSES.get(text, text))()
+    if not isinstance(loaded, Adapter):
         raise Unusable(f"{text} is not a {Adapter.__module__}.{Adapter.__name__}")
-    if not hasattr(made, "tf"):
+    if not hasattr(loaded, "tf"):
         raise Unusable(f"{text} has no attribute `tf`, the namespace with which the examples are run")
     if strategy:
         with _refused(strategy):
             make = _named(strategy)
-        made.use(strategy, make)
-    return made
+        loaded.use(strategy, make)
+    return loaded
 
 
 def _named(text: str) -> Any:

@@ -30,12 +30,12 @@ GRACE = 1.0  # seconds between the end of the input and that of the process
 def main() -> None:
     """Answers questions until there are no more."""
     questions: queue.SimpleQueue[str] = queue.SimpleQueue()
-    given, to = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    source, to = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    threading.Thread(target=_read, args=(given, questions), daemon=True).start()
+    threading.Thread(target=_read, args=(source, questions), daemon=True).start()
     try:
         protocol.read_suite(json.loads(questions.get()))
         adapter = load(*sys.argv[1:])
@@ -52,8 +52,8 @@ def main() -> None:
         _say(to, {"id": question["id"], "answers": protocol.answers_message(answers)})
 
 
-def _read(given: IO[str], questions: queue.SimpleQueue[str]) -> None:
-    for line in given:
+def _read(source: IO[str], questions: queue.SimpleQueue[str]) -> None:
+    for line in source:
         questions.put(line)
     questions.put("")
     time.sleep(GRACE)

@@ -105,8 +105,8 @@ def report(folder: Path, package: str, selection: Sequence[str], adapter: str = 
     Raises:
         Impossible: the package cannot be installed, or the suite cannot be run on it.
     """
-    made, now = folder / "made.json", _clauses(_level(selection), chapters)
-    before = json.loads(made.read_text()) if made.exists() else {}
+    file, now = folder / "made.json", _clauses(_level(selection), chapters)
+    before = json.loads(file.read_text()) if file.exists() else {}
     if before.get("options") != list(selection):
         before = {"clauses": {}, "rows": []}
     changed = [name for name, programs in now.items() if before["clauses"].get(name) != programs]
@@ -124,7 +124,7 @@ def report(folder: Path, package: str, selection: Sequence[str], adapter: str = 
             rows |= {row["case"]: row for row in new}
         elif done.returncode != NOTHING_SELECTED:
             raise Impossible(f"{package}: the suite ended with exit status {done.returncode}\n{done.stdout}")
-        made.write_text(json.dumps({"options": list(selection), "clauses": now, "rows": list(rows.values())}))
+        file.write_text(json.dumps({"options": list(selection), "clauses": now, "rows": list(rows.values())}))
     order = {name: i for i, name in enumerate(now)}
     return sorted(rows.values(), key=lambda row: order[row["clause"]])
 
@@ -157,15 +157,15 @@ def environment(folder: Path, package: str) -> Path:
     Raises:
         Impossible: the package cannot be installed.
     """
-    python, made = folder / "bin" / "python", folder / ".made"
-    if not made.exists():
+    python, stamp = folder / "bin" / "python", folder / ".made"
+    if not stamp.exists():
         venv.create(folder, clear=True, with_pip=True)
         done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package],
                               stdout=sys.stderr)
         if done.returncode:
             raise Impossible(f"{package} cannot be installed in {folder} for Python "
                              f"{'.'.join(map(str, sys.version_info[:2]))}; every version has wheels for Python 3.11")
-        made.touch()
+        stamp.touch()
     return python
 
 
@@ -262,9 +262,9 @@ def _link(row: Row) -> str:
 
 
 def _totals(reports: Mapping[str, Sequence[Row]], of: str = "version") -> Iterator[str]:
-    there = {(row["level"], row["outcome"]) for rows in reports.values() for row in rows}
-    levels = [level for level in LEVELS if any(level == of_row for of_row, _ in there)]
-    outcomes = [outcome for outcome in OUTCOMES if any(outcome == of_row for _, of_row in there)]
+    pairs = {(row["level"], row["outcome"]) for rows in reports.values() for row in rows}
+    levels = [level for level in LEVELS if any(level == of_row for of_row, _ in pairs)]
+    outcomes = [outcome for outcome in OUTCOMES if any(outcome == of_row for _, of_row in pairs)]
     yield f"| {of} | " + " | ".join(f"{level} {outcome}" for level in levels for outcome in outcomes) + " |"
     yield "| --- |" + " ---: |" * (len(levels) * len(outcomes))
     for name, rows in reports.items():

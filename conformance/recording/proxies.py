@@ -72,8 +72,8 @@ class Proxy:
         if isinstance(self._value, dict) and not all(isinstance(key, str) for key in self._value):
             return iter(self._recorder.operate("list", list, self))
         if isinstance(self._value, (dict, str)):
-            made = list(self._value)
-            return iter(self._recorder.concrete(self._recorder.operate("list", list, self), "same", lambda _: made))
+            items = list(self._value)
+            return iter(self._recorder.concrete(self._recorder.operate("list", list, self), "same", lambda _: items))
         return self._recorder.operate("iterate", iter, self)
 
     def __next__(self) -> Proxy:

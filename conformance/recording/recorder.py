@@ -74,11 +74,11 @@ class Recorder:
     def do(self, kind: str, what: Tree, args: Sequence[object], act: Callable[..., object],
            kwargs: Mapping[str, object] | None = None) -> Proxy:
         """Writes down a step, and carries it out with the values underneath."""
-        made = [self.unwrapped(value) for value in args]
+        unwrapped = [self.unwrapped(value) for value in args]
         named = {name: self.unwrapped(value) for name, value in (kwargs or {}).items()}
-        step = _BODY.get().append({kind: what, "args": [tree for tree, _ in made],
+        step = _BODY.get().append({kind: what, "args": [tree for tree, _ in unwrapped],
                                    "kwargs": {name: tree for name, (tree, _) in named.items()}})
-        return Proxy(self, self.attempt(step, lambda: act(*(real for _, real in made),
+        return Proxy(self, self.attempt(step, lambda: act(*(real for _, real in unwrapped),
                                                           **{name: real for name, (_, real) in named.items()})),
                      step.reference, step)
 
@@ -260,8 +260,8 @@ class Recorder:
             return self.do("method", "run", args, act, kwargs)
         finally:
             if (function := self.runs[number]) is not None and only is None:
-                there = {body.replica for body in function.bodies}
-                self.missing += [(number, replica) for replica in _replicas(strategy) if replica not in there]
+                recorded = {body.replica for body in function.bodies}
+                self.missing += [(number, replica) for replica in _replicas(strategy) if replica not in recorded]
 
     # Blocks of `with`.
 
@@ -310,12 +310,12 @@ def _numbers(value: list[int] | list[float]) -> Tree:
     kind = type(value[0]) if value else None
     if kind not in (int, float) or any(type(number) is not kind for number in value):
         return None
-    made = [results.to_integer(number) if isinstance(number, int) else results.to_real(number) for number in value]
-    if len(value) > 16 and not any(isinstance(number, str) for number in made):
+    written = [results.to_integer(number) if isinstance(number, int) else results.to_real(number) for number in value]
+    if len(value) > 16 and not any(isinstance(number, str) for number in written):
         step = value[1] - value[0]
         if all(value[0] + i * step == number for i, number in enumerate(value)):
             return {"range": [results.number(value[0]), results.number(step), len(value)]}
-    return {"ints" if kind is int else "floats": made}
+    return {"ints" if kind is int else "floats": written}
 
 
 def _replicas(strategy: Any) -> list[int]:

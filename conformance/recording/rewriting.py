@@ -74,8 +74,8 @@ class _Rewriter(ast.NodeTransformer):
 
 def rewritten(tree: ast.Module, recorder: Recorder) -> ast.Module:
     """A program, with calls in place of what Python does not leave to objects."""
-    made: ast.Module = _Rewriter(recorder).visit(tree)
-    return ast.fix_missing_locations(made)
+    module: ast.Module = _Rewriter(recorder).visit(tree)
+    return ast.fix_missing_locations(module)
 
 
 def names(recorder: Recorder) -> tuple[dict[str, Any], Callable[[], None]]:

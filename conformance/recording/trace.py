@@ -282,9 +282,9 @@ class _Emission:
             done["parameters"] = [self._parameter(parameter) for parameter in body.parameters]
         if body.keywords:
             done["keywords"] = {name: self._parameter(parameter) for name, parameter in body.keywords.items()}
-        if kept := {str(self._kept[reference.key]): self._numbers[reference.key]
+        if names := {str(self._kept[reference.key]): self._numbers[reference.key]
                     for reference in [*body.parameters, *body.keywords.values()] if reference.key in self._kept}:
-            done["keep"] = kept
+            done["keep"] = names
         if body.steps:
             done["steps"] = [self.step(step, body) for step in body.steps]
         if body.returns is not NOTHING:

@@ -59,32 +59,32 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write-testee", type=Path, metavar="FOLDER",
                         help="only write a testee to begin with there, and what makes models from jobs")
     try:
-        given = parser.parse_args(arguments)
+        asked = parser.parse_args(arguments)
     except SystemExit as ended:
         return 4 if ended.code else 0
     try:
-        chosen, last = clauses.chosen(given.clause), LastFailed(given.command or "")
-        if given.last_failed:
+        chosen, last = clauses.chosen(asked.clause), LastFailed(asked.command or "")
+        if asked.last_failed:
             chosen = last.of(chosen)
         todo = [job for job in clauses.jobs() if job["clause"] in {clause.name for clause in chosen}]
-        if given.write_jobs:
-            jobs.write(given.write_jobs, todo)
-        if given.write_testee:
-            write_testee(given.write_testee)
-            print(f"{given.write_testee / WRITTEN[0]} needs NumPy. To run it:", f"cd {quoted(str(given.write_testee))}",
+        if asked.write_jobs:
+            jobs.write(asked.write_jobs, todo)
+        if asked.write_testee:
+            write_testee(asked.write_testee)
+            print(f"{asked.write_testee / WRITTEN[0]} needs NumPy. To run it:", f"cd {quoted(str(asked.write_testee))}",
                   f'{COMMAND} trainers --command "python {WRITTEN[0]}"', sep="\n    ")
-        if given.write_jobs or given.write_testee:
+        if asked.write_jobs or asked.write_testee:
             return 0
         try:
             from . import verdicts
         except ModuleNotFoundError as error:
             raise ValueError(f"answers are judged with {error.name}, which is not installed: run `pip install "
                              f"{error.name}`") from None
-        report = reports.begun(given.report) if given.report else reports.empty()
-        if given.junitxml:
-            given.junitxml.parent.mkdir(parents=True, exist_ok=True)
+        report = reports.begun(asked.report) if asked.report else reports.empty()
+        if asked.junitxml:
+            asked.junitxml.parent.mkdir(parents=True, exist_ok=True)
         seconds: dict[str, float] = {}
-        results = run(given.command or "", todo, given.limit, clock(seconds))
+        results = run(asked.command or "", todo, asked.limit, clock(seconds))
     except (Unusable, ValueError, OSError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
@@ -97,16 +97,16 @@ def main(arguments: Sequence[str]) -> int:
     judged = verdicts.judge(chosen, todo, results)
     last.keep([verdict.clause for verdict in judged],
               [verdict.clause for verdict in judged if verdict.outcome in verdicts.BAD])
-    limit = f" --limit {given.limit:g}" if given.limit != LIMIT else ""
-    again = f"{COMMAND} trainers --command {quoted(given.command)}{limit}"
+    limit = f" --limit {asked.limit:g}" if asked.limit != LIMIT else ""
+    again = f"{COMMAND} trainers --command {quoted(asked.command)}{limit}"
     print("\n".join(table(judged, again)))
-    name = name_of(results, given.command)
+    name = name_of(results, asked.command)
     add(report, name, [row(verdict, clause, seconds[clause.name])
                        for verdict, clause in zip(judged, chosen, strict=True)], again)
-    if given.report:
-        print(f"report: {page.write_run(given.report, report, name, CHAPTER)}")
-    if given.junitxml:
-        given.junitxml.write_bytes(junit(report, name))
+    if asked.report:
+        print(f"report: {page.write_run(asked.report, report, name, CHAPTER)}")
+    if asked.junitxml:
+        asked.junitxml.write_bytes(junit(report, name))
     return verdicts.exit_status(judged)
 
 

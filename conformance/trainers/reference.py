@@ -170,10 +170,10 @@ def forward(model: list[Layer], weights: Weights, x: Array, training: bool) -> t
         elif layer["kind"] == "batch_norm":
             mean, variance = weights[f"{name}/moving_mean"], weights[f"{name}/moving_variance"]
             if training:
-                kept = layer["momentum"]
+                old_share = layer["momentum"]
                 mean, variance, (old_mean, old_variance) = x.mean(0), x.var(0), (mean, variance)
-                weights[f"{name}/moving_mean"] = kept * old_mean + (1 - kept) * mean
-                weights[f"{name}/moving_variance"] = kept * old_variance + (1 - kept) * variance
+                weights[f"{name}/moving_mean"] = old_share * old_mean + (1 - old_share) * mean
+                weights[f"{name}/moving_variance"] = old_share * old_variance + (1 - old_share) * variance
             scale = 1 / np.sqrt(variance + layer["epsilon"])
             normal = (x - mean) * scale
             x = weights[f"{name}/gamma"] * normal + weights[f"{name}/beta"]
@@ -193,10 +193,10 @@ def forward(model: list[Layer], weights: Weights, x: Array, training: bool) -> t
 def backward(model: list[Layer], weights: Mapping[str, Array], memory: list[Any], by_output: Array) -> Weights:
     """The gradient of a loss by every weight, from its gradient by the outputs."""
     gradient = {name: np.zeros_like(weight) for name, weight in weights.items() if "/moving_" not in name}
-    for layer, kept in zip(reversed(model), reversed(memory), strict=True):
+    for layer, remembered in zip(reversed(model), reversed(memory), strict=True):
         name = layer["name"]
         if layer["kind"] == "dense":
-            x, positive = kept
+            x, positive = remembered
             by_output = np.where(positive, by_output, 0.0)
             kernel = f"{layer['tied'] or name}/kernel"
             gradient[kernel] = gradient[kernel] + x.T @ by_output
@@ -204,14 +204,14 @@ def backward(model: list[Layer], weights: Mapping[str, Array], memory: list[Any]
                 gradient[f"{name}/bias"] = by_output.sum(0)
             by_output = by_output @ weights[kernel].T
         elif layer["kind"] == "batch_norm":
-            normal, scale = kept
+            normal, scale = remembered
             gradient[f"{name}/gamma"], gradient[f"{name}/beta"] = (by_output * normal).sum(0), by_output.sum(0)
             by_normal = by_output * weights[f"{name}/gamma"]
             by_output = scale * (by_normal - by_normal.mean(0) - normal * (by_normal * normal).mean(0))
         elif layer["kind"] == "embedding":
-            np.add.at(gradient[f"{name}/table"], kept[:, 0].astype(int), by_output)
+            np.add.at(gradient[f"{name}/table"], remembered[:, 0].astype(int), by_output)
         elif layer["kind"] == "experts":
-            for row, by_row in zip(kept, by_output, strict=True):
+            for row, by_row in zip(remembered, by_output, strict=True):
                 gradient[f"{name}/{int(row[0])}/kernel"] += np.outer(row[1:], by_row)
     return gradient
 

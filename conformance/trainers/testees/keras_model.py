@@ -51,10 +51,10 @@ def layer_of(kind, name, **fields):
 def model_of(job, record):
     """A compiled model with inputs x and the number of the row; a tied layer is the same layer, applied again."""
     x, row = keras.Input([len(job["rows"]["x"][0])]), keras.Input([1])
-    made, y = {}, record([x, row])
+    layers, y = {}, record([x, row])
     for layer in job["model"]:
-        made[layer["name"]] = made[layer["tied"]] if layer.get("tied") else layer_of(**layer)
-        y = made[layer["name"]](y)
+        layers[layer["name"]] = layers[layer["tied"]] if layer.get("tied") else layer_of(**layer)
+        y = layers[layer["name"]](y)
     model, chosen, clip = keras.Model([x, row], ops.expand_dims(y, -1)), job["optimizer"], job["clip"] or {}
     rate = keras.optimizers.schedules.ExponentialDecay(chosen["learning_rate"], 1, chosen["decay"])
     accumulate = {"gradient_accumulation_steps": job["accumulate"]} if job["accumulate"] > 1 else {}
