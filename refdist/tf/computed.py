@@ -101,7 +101,7 @@ def places(condition: Any) -> Any:
 
 def global_norm(tensors: Iterable[Any]) -> Any:
     """The norm of all tensors together; None among them is left out."""
-    squares = [ops.sum(ops.square(tensor(one))) for one in tensors if one is not None]
+    squares = [ops.sum(ops.square(tensor(value))) for value in tensors if value is not None]
     return ops.sqrt(sum(squares[1:], squares[0]))
 
 
@@ -116,7 +116,7 @@ def clipped_together(tensors: Iterable[Any], norm: Any, own: Any) -> tuple[list[
     listed = list(tensors)
     own = global_norm(listed) if own is None else tensor(own)
     factor = ops.divide(norm, ops.maximum(own, norm))
-    return [None if one is None else ops.multiply(tensor(one), factor) for one in listed], own
+    return [None if value is None else ops.multiply(tensor(value), factor) for value in listed], own
 
 
 def segments(ids: Any) -> int:
@@ -148,8 +148,8 @@ def count(start: Any, limit: Any, delta: Any, dtype: Any) -> Any:
     """The numbers from start to limit; int32, or float32 where one is no integer."""
     first, last = (0, start) if limit is None else (start, limit)
     bounds = [tensor(value) for value in (first, last, delta)]
-    dtype = dtype or next((name_of(one) for one in bounds if name_of(one) not in ("int32", "bool")), "int32")
-    return tensor(np.arange(*(np.asarray(one).item() for one in bounds)), dtype)
+    dtype = dtype or next((name_of(bound) for bound in bounds if name_of(bound) not in ("int32", "bool")), "int32")
+    return tensor(np.arange(*(np.asarray(bound).item() for bound in bounds)), dtype)
 
 
 def mask(lengths: Any, longest: Any, dtype: Any) -> Any:
@@ -219,8 +219,8 @@ def gathered(params: Any, indices: Any, axis: Any, batched: int) -> Any:
     axis = batched if axis is None else int(axis)
     if not batched:
         return ops.take(params, indices, axis)
-    first = [gathered(one, places, axis - 1 if axis > 0 else axis, batched - 1)
-             for one, places in zip(ops.unstack(params), ops.unstack(indices), strict=True)]
+    first = [gathered(part, places, axis - 1 if axis > 0 else axis, batched - 1)
+             for part, places in zip(ops.unstack(params), ops.unstack(indices), strict=True)]
     return ops.stack(first)
 
 
@@ -231,8 +231,8 @@ def masked(x: Any, mask: Any, axis: int) -> Any:
 
 def hot(indices: Any, depth: int, on: Any, off: Any, axis: int, dtype: Any) -> Any:
     """For each index a row with one value there, and another elsewhere."""
-    given = [value for value in (on, off) if value is not None]
-    dtype = dtype or (name_of(tensor(given[0])) if given else "float32")
+    stated = [value for value in (on, off) if value is not None]
+    dtype = dtype or (name_of(tensor(stated[0])) if stated else "float32")
     places = ops.expand_dims(ops.cast(indices, "int64"), axis)
     numbers_of_classes = [1] * places.ndim
     numbers_of_classes[axis] = depth

@@ -40,8 +40,8 @@ class DType:
         if self.name == "bfloat16":
             import ml_dtypes
 
-            found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-            return found
+            numpy_s: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return numpy_s
         return np.dtype(self.name)
 
     @property

@@ -18,8 +18,8 @@ rmtree = shutil.rmtree
 
 def text_of(path: Any) -> Any:
     """A path as Python has it, from a text or a path."""
-    given = path.numpy() if isinstance(path, TextTensor) else path
-    return os.fsdecode(given) if isinstance(given, bytes) else given
+    name = path.numpy() if isinstance(path, TextTensor) else path
+    return os.fsdecode(name) if isinstance(name, bytes) else name
 
 
 def makedirs(path: str) -> None:
@@ -45,7 +45,7 @@ def glob(pattern: str | list[str]) -> list[str]:
     Source: tf.io.gfile.glob.
     """
     patterns = [pattern] if isinstance(pattern, str) else pattern
-    return sorted(path for one in patterns for path in globbing.glob(one))
+    return sorted(path for single in patterns for path in globbing.glob(single))
 
 
 def _free(path: str, overwrite: bool, attempted: str) -> None:

@@ -63,12 +63,12 @@ def _long(text: bytes) -> int:
                  fifth + _rotated(sixth + first, 18) + seventh & _ALL, factor)
 
 
-def _part(text: bytes, place: int, one: int, other: int) -> tuple[int, int]:
+def _part(text: bytes, place: int, low: int, high: int) -> tuple[int, int]:
     words = [_word(text, place + 8 * number) for number in range(4)]
-    one += words[0]
-    other = _rotated(other + one + words[3], 21)
-    inner = one + words[1] + words[2]
-    return inner + words[3] & _ALL, other + _rotated(inner, 44) + one & _ALL
+    low += words[0]
+    high = _rotated(high + low + words[3], 21)
+    inner = low + words[1] + words[2]
+    return inner + words[3] & _ALL, high + _rotated(inner, 44) + low & _ALL
 
 
 def _parts(text: bytes) -> int:

@@ -78,8 +78,8 @@ def while_loop(condition: Any, body: Any, loop_vars: Any, limit: Any) -> Any:
         if not isinstance(new, (list, tuple)):
             new = [new]
         try:
-            loop_vars = nest.pack_sequence_as(loop_vars, [leaf for one, old in zip(new, loop_vars, strict=True)
-                                                          for leaf in _same(one, old)])
+            loop_vars = nest.pack_sequence_as(loop_vars, [leaf for result, old in zip(new, loop_vars, strict=True)
+                                                          for leaf in _same(result, old)])
         except (TypeError, ValueError) as error:
             raise errors.error("RD25", "tf.while_loop", f"the body returns another structure than loop_vars: {error}",
                                "Return a value for each of `loop_vars`.") from error
@@ -146,7 +146,7 @@ def called(func: Any, inp: Any, to_numpy: bool) -> Any:
     """
     _callable("tf.py_function", func)
     tensors = [tensor(value) for value in inp]
-    result = func(*[np.asarray(one) for one in tensors] if to_numpy else tensors)
+    result = func(*[np.asarray(argument) for argument in tensors] if to_numpy else tensors)
     return nest.map_structure(lambda leaf: leaf if leaf is None else tensor(leaf), result)
 
 

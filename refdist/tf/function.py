@@ -53,11 +53,11 @@ class Function:
     def _check(self, signature: Sequence[object], function: Callable[..., Any], args: tuple[Any, ...],
                kwargs: dict[str, Any]) -> None:
         # A call with arguments that the function does not take is Python's error.
-        given = tuple(inspect.signature(function).bind(*args, **kwargs).arguments.values()) if kwargs else args
-        if len(given) != len(signature):
+        values = tuple(inspect.signature(function).bind(*args, **kwargs).arguments.values()) if kwargs else args
+        if len(values) != len(signature):
             raise errors.error("RD25", str(self), f"input_signature has {len(signature)}, and the call "
-                               f"{errors.counted(len(given), 'argument')}", "Pass one argument for each.")
-        for place, (wanted, value) in enumerate(zip(signature, given, strict=True)):
+                               f"{errors.counted(len(values), 'argument')}", "Pass one argument for each.")
+        for place, (wanted, value) in enumerate(zip(signature, values, strict=True)):
             if not _fits(wanted, value):
                 raise errors.error("RD25", str(self), f"argument {place} is {_described(value)}, and input_signature "
                                    f"has {wanted}", "Pass what the signature says, or change it.")
@@ -119,8 +119,8 @@ def _leaf_fits(spec: Any, leaf: Any) -> bool:
     parts = _parts(leaf)
     specs = _parts(spec) * (len(parts) if len(_parts(spec)) == 1 else 1)
     return len(specs) == len(parts) and all(
-        one.shape in ((), None) if isinstance(part, (bool, int, float)) and isinstance(one, TensorSpec)
-        else bool(one.is_compatible_with(part)) for one, part in zip(specs, parts, strict=True))
+        wanted.shape in ((), None) if isinstance(part, (bool, int, float)) and isinstance(wanted, TensorSpec)
+        else bool(wanted.is_compatible_with(part)) for wanted, part in zip(specs, parts, strict=True))
 
 
 def _parts(leaf: Any) -> tuple[Any, ...]:

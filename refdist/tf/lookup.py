@@ -294,8 +294,8 @@ class MutableHashTable(StaticHashTable):
 
         Source: tf.lookup.experimental.MutableHashTable.insert.
         """
-        given = _array(values, self.value_dtype)
-        self._values.update(zip(self._keys(keys).reshape(-1).tolist(), given.reshape(-1).tolist(), strict=True))
+        array = _array(values, self.value_dtype)
+        self._values.update(zip(self._keys(keys).reshape(-1).tolist(), array.reshape(-1).tolist(), strict=True))
 
     def remove(self, keys: Any, name: str | None = None) -> None:
         """Removes keys; those that are not there are passed over.

@@ -100,7 +100,7 @@ class Module:
                 module._walk(kinds, reached, seen)
             else:
                 below = module.variables if Variable in kinds else module._flatten_layers(include_self=False)
-                reached.update((id(one), one) for one in below if isinstance(one, kinds))
+                reached.update((id(child), child) for child in below if isinstance(child, kinds))
 
     def _leaves(self) -> Iterator[Any]:
         for _, value in sorted(vars(self).items()):

@@ -59,15 +59,15 @@ def cells(path: Path) -> list[Cell]:
 
 def _cell(number: int, file: str, source: str) -> Cell:
     first, _, rest = source.lstrip("\n").partition("\n")
-    if found := _WRITE.match(first):
-        return Cell(number, file, rest, (), (found[2], found[1] is not None))
+    if match := _WRITE.match(first):
+        return Cell(number, file, rest, (), (match[2], match[1] is not None))
     if first.startswith("%%"):
         return Cell(number, file, "", (first,))
     lines, left_out = [], []
     for line in source.split("\n"):
-        if (found := _LINE.match(line)) and not line.lstrip().startswith(("%=", "!=")):
+        if (match := _LINE.match(line)) and not line.lstrip().startswith(("%=", "!=")):
             left_out.append(line.strip())
-            line = f"{found[1]}pass"
+            line = f"{match[1]}pass"
         lines.append(line)
     return Cell(number, file, "\n".join(lines), tuple(left_out))
 

@@ -420,8 +420,8 @@ def find(path: str) -> Callable[..., Any] | None:
 
 @functools.cache
 def _compiled(operation: Operation) -> Callable[..., Any]:
-    given = operation.parameters
-    parameters = given if "*args" in given else f"{given}, name=None".lstrip(", ")
+    written = operation.parameters
+    parameters = written if "*args" in written else f"{written}, name=None".lstrip(", ")
     call: Callable[..., Any] = eval(f"lambda {parameters}: {operation.expression}", _scope())
     call.__name__ = call.__qualname__ = operation.paths[0].rpartition(".")[2]
     call.__module__ = "refdist.tf"

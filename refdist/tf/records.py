@@ -248,7 +248,7 @@ class Example:
         """The row as bytes."""
         entries = []
         for key, feature in self.features.feature.items():
-            content = b"".join(_field(_LISTS[name][0], given._written()) for name, given in feature._given.items())
+            content = b"".join(_field(_LISTS[name][0], items._written()) for name, items in feature._given.items())
             entries.append(_field(1, _field(1, key.encode()) + _field(2, content)))
         return _field(1, b"".join(entries))
 
@@ -266,13 +266,13 @@ class Example:
         for _, _, features in _fields(serialized, attempted):
             for _, _, entry in _fields(features, attempted):
                 parts = {number: content for number, _, content in _fields(entry, attempted)}
-                given: dict[str, Any] = {}
+                lists: dict[str, Any] = {}
                 for number, _, content in _fields(parts.get(2, b""), attempted):
                     for name, (own, kind) in _LISTS.items():
                         if own == number:
-                            given[name] = kind()
-                            given[name]._take(content, attempted)
-                self.features.feature[parts.get(1, b"").decode()] = Feature(**given)
+                            lists[name] = kind()
+                            lists[name]._take(content, attempted)
+                self.features.feature[parts.get(1, b"").decode()] = Feature(**lists)
         return len(serialized)
 
     @classmethod
@@ -361,17 +361,17 @@ def parse_example(serialized: Any, features: Mapping[str, FixedLenFeature], exam
 
 def _parsed(key: str, feature: Feature | None, spec: FixedLenFeature, attempted: str) -> Any:
     kind = {"string": "bytes_list", "float32": "float_list", "int64": "int64_list"}.get(spec.dtype.name)
-    given = "" if feature is None else feature.WhichOneof("kind") or ""
+    held = "" if feature is None else feature.WhichOneof("kind") or ""
     wanted = int(np.prod(spec.shape))
-    if not given and spec.default_value is not None:
+    if not held and spec.default_value is not None:
         default = spec.default_value
         array = np.broadcast_to(array_of(default) if kind == "bytes_list" else np.asarray(default), spec.shape)
-    elif feature is None or given != kind:
-        raise errors.error("RD34", attempted, f"feature {key!r} is {given or 'not there'}, and dtype "
+    elif feature is None or held != kind:
+        raise errors.error("RD34", attempted, f"feature {key!r} is {held or 'not there'}, and dtype "
                            f"{spec.dtype.name} is asked for", "Ask for what was written, or pass a default_value.",
                            kind=errors.InvalidArgumentError)
     else:
-        values = getattr(feature, given).value
+        values = getattr(feature, held).value
         if len(values) != wanted:
             raise errors.error("RD34", attempted, f"feature {key!r} has {errors.counted(len(values), 'value')}, and "
                                f"shape {spec.shape} {wanted}", "Pass the shape that was written.",
@@ -551,11 +551,11 @@ def _item(item: str, default: Any, dtype: str, na_value: str, attempted: str) ->
     from refdist.tf.dtypes import DType
 
     if item in ("", na_value):
-        given = [] if isinstance(default, DType) else array_of(default) if is_text(default) else np.asarray(default)
-        if not np.size(given):
+        items = [] if isinstance(default, DType) else array_of(default) if is_text(default) else np.asarray(default)
+        if not np.size(items):
             raise errors.error("RD34", attempted, "a column is empty, and has no default", "Pass a value for it.",
                                kind=errors.InvalidArgumentError)
-        return np.ravel(given)[0]
+        return np.ravel(items)[0]
     try:
         return item if dtype == "string" else int(item) if dtype.startswith("int") else float(item)
     except ValueError as error:

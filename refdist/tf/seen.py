@@ -116,8 +116,8 @@ def _say(kind: Any, name: str, text: Callable[..., str]) -> None:
     @functools.wraps(own)
     def say(self: Any, *spec: Any, **options: Any) -> str:
         is_tensorflow_s = _tensorflow_is_read() and _has_tensorflow_s_text(self)
-        said: str = text(self, *spec) if is_tensorflow_s else own(self, *spec, **options)
-        return said
+        shown: str = text(self, *spec) if is_tensorflow_s else own(self, *spec, **options)
+        return shown
     setattr(kind, name, say)
 
 

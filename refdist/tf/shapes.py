@@ -18,9 +18,9 @@ def sizes(shape: Any) -> tuple[int, ...]:
         RD25: it is none.
     """
     whole = as_integer(shape)
-    given = [whole] if whole is not None else [*map(as_integer, shape)] if isinstance(shape, Iterable) else [None]
-    known = tuple(size for size in given if size is not None and size >= 0)
-    if len(known) != len(given):
+    listed = [whole] if whole is not None else [*map(as_integer, shape)] if isinstance(shape, Iterable) else [None]
+    known = tuple(size for size in listed if size is not None and size >= 0)
+    if len(known) != len(listed):
         raise errors.error("RD25", "a shape", f"got {shape!r}", "Pass a tuple of ints of 0 or more.")
     return known
 
@@ -111,7 +111,7 @@ class TensorShape(tuple[int | None, ...]):
         """
         other = _shape(other)
         return not (self._is_ranked and other._is_ranked) or (len(self) == len(other) and all(
-            None in (mine, theirs) or mine == theirs for mine, theirs in zip(self, other, strict=True)))
+            None in (ours, theirs) or ours == theirs for ours, theirs in zip(self, other, strict=True)))
 
     def assert_is_compatible_with(self, other: Any) -> None:
         """Raises unless the other shape is compatible.
@@ -179,7 +179,7 @@ class TensorShape(tuple[int | None, ...]):
         other = _shape(other)
         if not (self._is_ranked and other._is_ranked):
             return self if self._is_ranked else other
-        return TensorShape([theirs if mine is None else mine for mine, theirs in zip(self, other, strict=True)])
+        return TensorShape([theirs if ours is None else ours for ours, theirs in zip(self, other, strict=True)])
 
     def concatenate(self, other: Any) -> TensorShape:
         """The dimensions of this shape, followed by those of another.
@@ -206,9 +206,9 @@ class TensorShape(tuple[int | None, ...]):
         self.assert_has_rank(rank)
         return self if self._is_ranked else TensorShape([None] * rank)
 
-    def _demand(self, holds: bool, found: str) -> None:
+    def _demand(self, holds: bool, problem: str) -> None:
         if not holds:
-            raise errors.error("RD04", "TensorShape", found, "Correct the shape, or reshape the tensor.")
+            raise errors.error("RD04", "TensorShape", problem, "Correct the shape, or reshape the tensor.")
 
     def __getitem__(self, key: Any) -> Any:
         part: Any = super().__getitem__(key)

@@ -235,13 +235,13 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None 
     start, count = int(pos), int(len)
 
     def part(text: bytes) -> bytes:
-        given: Any = text.decode(errors="replace") if characters else text
-        size = given.__len__()
+        whole: Any = text.decode(errors="replace") if characters else text
+        size = whole.__len__()
         first = start + size if start < 0 else start
         if not 0 <= first <= size:
             raise errors.error("RD34", "tf.strings.substr", f"pos is {start}, and a text has length {size}",
                                "Begin within each text.", kind=errors.InvalidArgumentError)
-        taken = given[first:first + count]
+        taken = whole[first:first + count]
         return taken.encode() if characters else taken  # type: ignore[no-any-return]
 
     return _as_text(each(part, input))

@@ -321,14 +321,14 @@ class GradientTape:
                            f"inside the tape. {_TENSORS}")
 
     def _gradients(self, targets: Sequence[Any], seeds: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-        connected = [(one, seed) for one, seed in zip(targets, seeds, strict=True) if one.requires_grad]
+        connected = [(target, seed) for target, seed in zip(targets, seeds, strict=True) if target.requires_grad]
         if not connected or not leaves:
             return [None] * len(leaves)
         # An outer tape records the gradients, too.
         again = bool(_recording.get())
         gradients = self._torch.autograd.grad(
-            [one for one, _ in connected], leaves,
-            [self._torch.ones_like(one) if seed is None else seed for one, seed in connected],
+            [target for target, _ in connected], leaves,
+            [self._torch.ones_like(target) if seed is None else seed for target, seed in connected],
             retain_graph=again or self._persistent or self._nested, create_graph=again, allow_unused=True)
         return list(gradients)
 
@@ -383,11 +383,11 @@ def custom_gradient(f: Any = None) -> Any:
 
             @staticmethod
             def backward(context: Any, *gradients: Any) -> Any:
-                given = nest.flatten(shape["backward"](*gradients))
-                if len(given) != len(args):
+                returned = nest.flatten(shape["backward"](*gradients))
+                if len(returned) != len(args):
                     raise errors.error("RD34", "tf.custom_gradient", f"the function has {len(args)} arguments, and "
-                                       f"{errors.counted(len(given), 'gradient')} came back", "Return one for each.")
-                return tuple(None if leaf is None else tensor(leaf) for leaf in given)
+                                       f"{errors.counted(len(returned), 'gradient')} came back", "Return one for each.")
+                return tuple(None if leaf is None else tensor(leaf) for leaf in returned)
 
         leaves = Computed.apply(*tensors)
         return nest.pack_sequence_as(shape["result"], list(leaves))

@@ -142,12 +142,12 @@ def _told(backward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(backward)
     def told(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         library = torch("backward of PyTorch")
-        given = [tensors] if isinstance(tensors, library.Tensor) else list(tensors)
-        if not library.is_grad_enabled() and not any(tensor.requires_grad for tensor in given):
+        roots = [tensors] if isinstance(tensors, library.Tensor) else list(tensors)
+        if not library.is_grad_enabled() and not any(tensor.requires_grad for tensor in roots):
             raise errors.error("RD09", "backward of PyTorch", "nothing was recorded: where a program of TensorFlow "
                                "runs, PyTorch records gradients inside tapes only",
                                "Compute the loss in `with torch.enable_grad():`, or in a `tf.GradientTape()`.")
-        return backward(given, *args, **kwargs)
+        return backward(roots, *args, **kwargs)
     return told
 
 

@@ -153,13 +153,13 @@ def array_of(value: Any, attempted: str = "a tensor of text") -> Any:
                                    "Give all rows one shape.")
             array[number] = row if row.ndim else row[()]
     else:
-        given = np.asarray(value, None if isinstance(value, np.ndarray) else object)
-        if given.dtype.kind not in "USO" or not all(isinstance(item, (bytes, str)) for item in given.flat):
+        objects = np.asarray(value, None if isinstance(value, np.ndarray) else object)
+        if objects.dtype.kind not in "USO" or not all(isinstance(item, (bytes, str)) for item in objects.flat):
             raise errors.error("RD25", attempted, f"got {errors.type_of(value)}", "Pass text: a str, bytes, a list of "
                                "them, or a tensor of dtype tf.string.")
-        array = np.empty(given.shape, object)
-        for place in np.ndindex(given.shape):
-            item: Any = given[place]
+        array = np.empty(objects.shape, object)
+        for place in np.ndindex(objects.shape):
+            item: Any = objects[place]
             array[place] = item.encode() if isinstance(item, str) else bytes(item)
     array.flags.writeable = False
     return array

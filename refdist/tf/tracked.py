@@ -35,8 +35,8 @@ class Held(Variable):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the value."""
-        found: np.dtype[Any] = self._read().dtype
-        return found
+        own: np.dtype[Any] = self._read().dtype
+        return own
 
     @property
     def shape(self) -> tuple[int, ...]:

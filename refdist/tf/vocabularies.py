@@ -35,8 +35,8 @@ def connect() -> None:
 
 def _with_text(original: Any) -> Any:
     def converted(self: Any, flat_inputs: Any) -> Any:
-        texts = [_arranged(value, given) if given.dtype == "string" and value is not None else None
-                 for value, given in zip(flat_inputs, self._inputs, strict=False)]
+        texts = [_arranged(value, spec) if spec.dtype == "string" and value is not None else None
+                 for value, spec in zip(flat_inputs, self._inputs, strict=False)]
         others = [number for number, each in enumerate(texts) if each is None]
         tensors = iter(original(SimpleNamespace(_inputs=[self._inputs[number] for number in others]),
                                 [flat_inputs[number] for number in others]))
@@ -44,14 +44,14 @@ def _with_text(original: Any) -> Any:
     return converted
 
 
-def _arranged(value: Any, given: Any) -> Any:
+def _arranged(value: Any, spec: Any) -> Any:
     # A dimension of length 1 at the end may be left out, or be there.
     if isinstance(value, keras.KerasTensor):
         return value
-    array, rank = array_of(value), len(given.shape)
+    array, rank = array_of(value), len(spec.shape)
     if array.ndim == rank + 1 and array.shape[-1] == 1:
         array = array[..., 0]
-    elif array.ndim == rank - 1 and given.shape[-1] == 1:
+    elif array.ndim == rank - 1 and spec.shape[-1] == 1:
         array = array[..., None]
     return TextTensor(array)
 

@@ -104,7 +104,7 @@ def _of_all(value: Any) -> Any:
     return replica.all_reduce(ReduceOp.SUM, value.detach())
 
 
-def warn_of_weights(what: str, each: Sequence[float], told: set[str]) -> None:
+def warn_of_weights(what: str, each: Sequence[float], warned: set[str]) -> None:
     """Says that TensorFlow gives what replicas have different weights, once for each of its causes.
 
     Args:
@@ -112,9 +112,9 @@ def warn_of_weights(what: str, each: Sequence[float], told: set[str]) -> None:
         each: how many rows, or other losses, each replica has.
         told: the causes that were told before.
     """
-    if what in told or min(each) == max(each):
+    if what in warned or min(each) == max(each):
         return
-    told.add(what)
+    warned.add(what)
     weights = sorted({len(each) * count for count in each if count}, reverse=True)
     call_site.warn(str(errors.error(
         "RD35", "training with Keras", f"{what} {', '.join(f'{count:g}' for count in each)} for the replicas; here "

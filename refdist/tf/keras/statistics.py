@@ -24,17 +24,17 @@ def _moments(original: Callable[..., Any]) -> Callable[..., Any]:
     def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
         if synchronized:
             return original(x, axes, keepdims, synchronized)
-        given = core.convert_to_tensor(x)
-        numbers = given.float() if given.dtype in _NARROW else given
+        inputs = core.convert_to_tensor(x)
+        numbers = inputs.float() if inputs.dtype in _NARROW else inputs
         mean = torch.mean(numbers, dim=axes, keepdim=True)
         # The gradient that goes through the mean is 0.
         variance = torch.mean(torch.square(numbers - mean.detach()), dim=axes, keepdim=True)
         if not keepdims:
             mean, variance = torch.squeeze(mean, axes), torch.squeeze(variance, axes)
-        if given.dtype not in _NARROW:
+        if inputs.dtype not in _NARROW:
             return mean, variance
         limits = torch.finfo(torch.float16)
-        return tuple(torch.clip(moment, limits.min, limits.max).to(given.dtype) for moment in (mean, variance))
+        return tuple(torch.clip(moment, limits.min, limits.max).to(inputs.dtype) for moment in (mean, variance))
     return moments
 
 

@@ -110,13 +110,13 @@ def _additional(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _run(model: Any, step: Callable[[Any], Any], element: Any, gradients: bool) -> Any:
     strategy = _strategy_of(model)
-    local = [_rows(one) for one in strategy.experimental_local_results(_first(element))]
-    rows, told = _all_rows(strategy, local), vars(model)["_told_by_refdist"]
+    local = [_rows(share_of_batch) for share_of_batch in strategy.experimental_local_results(_first(element))]
+    rows, warned = _all_rows(strategy, local), vars(model)["_told_by_refdist"]
     if gradients:
-        warn_of_weights(_SHARES, rows, told)
+        warn_of_weights(_SHARES, rows, warned)
 
     def on_replica(part: Any) -> Any:
-        token = share.set(Share(_rows(part), sum(rows), told))
+        token = share.set(Share(_rows(part), sum(rows), warned))
         try:
             with torch.set_grad_enabled(gradients):
                 return tree.map_structure(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf,
@@ -133,7 +133,7 @@ def _first(element: Any) -> Any:
 
 def _all_rows(strategy: Any, local: list[int]) -> list[int]:
     transport = strategy.extended.transport
-    return [count for one in transport.all_gather_object(transport.call("shares of a batch"), local) for count in one]
+    return [count for rows in transport.all_gather_object(transport.call("shares of a batch"), local) for count in rows]
 
 
 def _maker(name: str, gradients: bool) -> Callable[..., Any]:
