@@ -76,7 +76,7 @@ INSTEAD = {name: advice for names, advice in _ADVICE.items() for name in names.s
 
 
 class Missing:
-    """An attribute that a class does not have; `hasattr` says so, too.
+    """A class attribute that raises an AttributeError with advice; so `hasattr` is False.
 
     Args:
         advice: what to write instead; "" for what the table says of its name.

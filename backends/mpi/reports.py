@@ -40,7 +40,7 @@ _SECOND = struct.pack("ll", 1, 0)
 _LEFT = b".left"  # ends the name of the socket of `Left`
 
 Message = dict[str, Any]
-# What messages have, with their types, besides what is optional: each, a report, and a change of a state.
+# The fields, with their types, of every message, of a report, and of a change of a worker's state.
 _EACH: dict[str, type] = {"rank": int, "size": int, "of": int, "status": int}
 _REPORT: dict[str, type] = {**_EACH, "text": str, "wait": float}
 _STATE: dict[str, type] = {**_EACH, "state": str, "process": int, "supervisor": int, "proxy": int, "memory": str,

@@ -117,7 +117,7 @@ def _named(text: str) -> Any:
 
 @contextmanager
 def _refused(text: str) -> Iterator[None]:
-    """Whatever is raised is wrong usage; says where it was raised, outside of this module."""
+    """Makes every exception of the `with` block an Unusable that names the line of the adapter that raised it."""
     try:
         yield
     except Unusable:

@@ -52,7 +52,7 @@ def judge(clauses: Sequence[Clause], jobs: Sequence[Job], results: Mapping[int, 
             states[checkpoint["save"]] = expected.state
         clause = by_name[job["clause"]]
         verdict = of_job(clause, job, expected, results[job["id"]])
-        # That a job is answered in which no replica fails is a condition of such a clause, and not yet right.
+        # A clause of failing replicas has a job without a failure, too, which alone says nothing of the clause.
         if clause.check != "failed" or job["fail"] or verdict.outcome != "right":
             of_clauses[clause.name].append(verdict)
     return [of_clause(name, of_jobs) for name, of_jobs in of_clauses.items()]

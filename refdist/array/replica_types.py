@@ -153,8 +153,7 @@ class ReplicaType:
 UNKNOWN = ReplicaType(Of.UNKNOWN, "")
 # Of what was filled with zeros: what is added to it first decides.
 ZEROS = ReplicaType(Of.UNKNOWN, "")
-# What is told where a replica changes an array of the program by a value with a type, in place or not
-# (`own_writes.note`).
+# Called where a replica changes an array of the program by a value with a type, in place or not: `own_writes.note`.
 own_write: Late[Callable[..., None]] = Late()
 # By what they were derived from.
 _kept: dict[Hashable, ReplicaType] = {}

@@ -195,7 +195,8 @@ class interleaving(Scheduler):  # noqa: N801 - used like a function
         number = self._source(options)
         if type(number) is not int or not 0 <= number < len(options):
             raise errors.error("RD34", "interleaving", f"choice {len(self.taken)} is {number!r}, of {len(options)} "
-                               "options", "Pass numbers from 0; a list belongs to one program.")
+                               "options", "Pass numbers from 0, below that of the options; a list of choices fits "
+                               "only the program that it was made with.")
         self.taken.append(number)
         self.counts.append(len(options))
         return number

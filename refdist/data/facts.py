@@ -75,7 +75,7 @@ class Reading(NamedTuple):
 
     @property
     def whole(self) -> Reading:
-        """This reading, of all files."""
+        """The same reading without its shard: of all files."""
         return self._replace(num_shards=1, shard=0)
 
 

@@ -145,7 +145,7 @@ class Case:
         return rows or None
 
     def results(self) -> tuple[list[Any], list[Any]]:
-        """What the first call that differs came to in each; of one that adds to a variable, what it has added."""
+        """The results of both runs' first call that differs; of one that adds to a variable, what it has added."""
         assert self.meeting is not None
         first, second = self.meeting
         x, y = _items(first.received), _items(second.received)
@@ -264,7 +264,7 @@ def _never_reduced(case: Case) -> Cause:
 
 
 def of_reading(case: Case, other: Trial) -> Cause | None:
-    """Why two runs part, where they do not if replicas read totals; None where they read none.
+    """The cause of a difference that is gone when replicas read the total of a variable; None where they read none.
 
     Args:
         other: the run in which replicas read totals.

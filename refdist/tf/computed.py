@@ -112,7 +112,7 @@ def clipped(x: Any, norm: Any, axes: Any) -> Any:
 
 
 def clipped_together(tensors: Iterable[Any], norm: Any, own: Any) -> tuple[list[Any], Any]:
-    """The tensors, scaled down together to a norm if theirs is larger, and theirs."""
+    """The tensors, scaled by one factor so that their global norm is at most `norm`; and the norm that they had."""
     listed = list(tensors)
     own = global_norm(listed) if own is None else tensor(own)
     factor = ops.divide(norm, ops.maximum(own, norm))
