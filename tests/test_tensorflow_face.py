@@ -11,10 +11,12 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import json
 import math
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -358,6 +360,71 @@ def test_rows_of_text_stay_beside_their_targets(tf: Any) -> None:
     assert model.predict_on_batch(tf.constant(["7"])).tolist() == [[7]]
 
 
+TWO_WORKERS = """
+import json, os
+import numpy as np
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+x = np.random.default_rng(0).normal(size=(48, 3)).astype(np.float32)
+rows = tf.data.Dataset.from_tensor_slices((x, x.sum(1)))
+with strategy.scope():
+    weights = tf.Variable(tf.zeros([3]))
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+
+def step(x, y):
+    with tf.GradientTape() as tape:
+        errors = tf.square(tf.linalg.matvec(x, weights) - y)
+        loss = tf.nn.compute_average_loss(errors, global_batch_size=16)
+    gradient = tf.distribute.get_replica_context().all_reduce("SUM", tape.gradient(loss, weights))
+    weights.assign_sub(0.1 * gradient)
+    return loss
+
+losses = [float(strategy.reduce("SUM", strategy.run(step, args=batch), axis=None))
+          for batch in strategy.experimental_distribute_dataset(rows.batch(16))]
+history = model.fit(rows.batch(16), epochs=2, verbose=0).history
+print(json.dumps([json.loads(os.environ["TF_CONFIG"])["task"]["index"], strategy.num_replicas_in_sync, losses,
+                  history["loss"], weights.numpy().tolist()]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("mpi4py"), reason="mpi4py is not installed")
+@needs_keras
+def test_two_workers_of_tf_config_have_the_losses_of_one_loop(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(TWO_WORKERS)
+    with contextlib.ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        workers = [f"localhost:{each.getsockname()[1]}" for each in listening]
+    started = [subprocess.Popen(
+        [sys.executable, "-m", "refdist", "run", "--tensorflow", str(path)], text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env={**os.environ, "TF_CONFIG": json.dumps(
+            {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}})}) for index in range(2)]
+    printed = [each.communicate(timeout=HANG) for each in started]
+    assert [each.returncode for each in started] == [0, 0], printed
+
+    x = np.random.default_rng(0).normal(size=(48, 3)).astype(F32)  # the same in one loop of NumPy
+    y = x.sum(1)
+    weights, kernel, bias, losses, epochs = np.zeros(3), np.zeros(3), 0.0, [], []
+    for epoch in range(2):
+        errors = []
+        for rows in (slice(0, 16), slice(16, 32), slice(32, 48)):
+            if not epoch:
+                error = x[rows] @ weights - y[rows]
+                losses.append((error ** 2).mean())
+                weights = weights - 0.1 * 2 * error @ x[rows] / 16
+            error = x[rows] @ kernel + bias - y[rows]
+            errors.append((error ** 2).mean())
+            kernel, bias = kernel - 0.1 * 2 * error @ x[rows] / 16, bias - 0.1 * 2 * error.mean()
+        epochs.append(np.mean(errors))
+    for index, (out, _) in enumerate(printed):
+        task, replicas, *seen = json.loads(out)
+        assert (task, replicas) == (index, 2)
+        for values, expected in zip(seen, (losses, epochs, weights), strict=True):
+            np.testing.assert_allclose(values, expected, rtol=1e-5)
+
+
 ASKS_FOR_A_TPU = """
 import tensorflow as tf
 try:
@@ -413,11 +480,39 @@ def test_dtypes_and_shapes_that_cannot_be_are_errors(call: Callable[[Any], Any],
         call(refdist.tf)
 
 
+PARTS = [(0, [9.0, 8.0, 7.0]), (-1, 5.0), ((0, 1), 5.0), ((slice(None), 1), [7, 8]),
+         ((slice(None), slice(None, None, 2)), np.ones((2, 2))), ((..., 0), [1.0, 2.0]), ((None, 0), [[1.0, 2.0, 3.0]])]
+
+
 @needs_keras
-def test_items_of_a_variable_are_not_assigned_to_through_a_tensor(tf: Any) -> None:
+@pytest.mark.parametrize(("key", "value"), PARTS)
+def test_a_part_of_a_variable_is_assigned_to(tf: Any, key: Any, value: Any) -> None:
+    variable, expected = tf.Variable(np.arange(6, dtype=F32).reshape(2, 3)), np.arange(6, dtype=F32).reshape(2, 3)
+    part = variable[key]
+    assert part.assign(tf.constant(value) if key == 0 else value) is variable
+    expected[key] = value
+    assert variable.numpy().tolist() == expected.tolist()
+    assert part.numpy().tolist() == np.arange(6).reshape(2, 3)[key].tolist()
+
+
+@needs_keras
+def test_what_is_no_part_of_a_variable_is_not_assigned_to(tf: Any) -> None:
+    variable = tf.Variable([1.0, 2.0])
+    for value in (tf.constant(1.0), variable[0] + 1, variable[tf.constant([True, False])], variable[:1][0]):
+        assert not hasattr(value, "assign")
     with pytest.raises(refdist.errors.MissingNameError, match=r"RD20.*scatter_nd_update"):
-        tf.Variable([1.0, 2.0])[0].assign(5.0)
-    assert not hasattr(tf.constant(1.0), "assign")
+        variable[0].assign_add(5.0)
+    with pytest.raises(refdist.errors.RefdistError, match=r"RD04.*the part has shape \(2,\), and the value \(3,\)"):
+        variable[:].assign([1.0, 2.0, 3.0])
+    refdist.config.set_simulated_devices(cpu=2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        mirrored = tf.Variable([1.0, 2.0])
+    mirrored[0].assign(5.0)
+    assert [each.numpy().tolist() for each in strategy.experimental_local_results(mirrored)] == [[5, 2], [5, 2]]
+    with pytest.raises(refdist.errors.RefdistError, match=r"RD20.*assign parts of their own"):
+        strategy.run(lambda: mirrored[0].assign(7.0))
+    assert mirrored.numpy().tolist() == [5, 2]
 
 
 @needs_keras

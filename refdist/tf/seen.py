@@ -18,10 +18,12 @@ import numpy as np
 from refdist import errors
 from refdist.array.convert import to_numpy
 from refdist.core import context_stack
+from refdist.core.integers import as_integer
 from refdist.data.dataset import Dataset
 from refdist.data.spec import TensorSpec
 from refdist.missing import Missing
 from refdist.strategies.replica_context import ReplicaContext
+from refdist.tf.conversion import tensor
 from refdist.tf.dtypes import as_dtype
 from refdist.tf.own import imports, is_own
 from refdist.tf.shapes import TensorShape
@@ -36,6 +38,7 @@ _STRIDED = "torch.strided"
 def connect(keras: Any) -> None:
     """From now on the program sees TensorFlow's dtypes, shapes and texts."""
     import torch
+    from torch.utils.weak import WeakIdKeyDictionary
 
     for kind in (torch.Tensor, Variable, ShardedVariable, TensorSpec):
         for name, seen in (("dtype", _dtype), ("shape", TensorShape)):
@@ -44,11 +47,13 @@ def connect(keras: Any) -> None:
     _show(ReplicaContext, "replica_id_in_sync_group", lambda number: torch.tensor(number, dtype=torch.int32))
     _show(torch.Tensor, "device", _device)
     torch.Tensor.numpy = _item(torch.Tensor.numpy)
-    for name in ("assign", "assign_add", "assign_sub"):
-        setattr(torch.Tensor, name, missing := Missing())
+    parts = WeakIdKeyDictionary()
+    for name, missing in (("assign", _Assign(parts)), ("assign_add", Missing()), ("assign_sub", Missing())):
+        setattr(torch.Tensor, name, missing)
         missing.__set_name__(torch.Tensor, name)
     torch.Tensor.set_shape = _set_shape
     torch.Tensor.ref = _ref
+    Variable.__getitem__ = _noting(Variable.__getitem__, parts)  # type: ignore[method-assign]
     texts: dict[type, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
         torch.Tensor: (_tensor, _representation), ResourceVariable: (_variable, _variable),
         DistributedValues: (functools.partial(_of_replicas, str), functools.partial(_of_replicas, repr)),
@@ -58,6 +63,59 @@ def connect(keras: Any) -> None:
         _say(kind, "__str__", text)
         _say(kind, "__repr__", representation)
     _say(torch.Tensor, "__format__", lambda tensor, spec: format(_numbers(tensor), spec))
+
+
+class _Assign(Missing):
+    # `assign` of a tensor, which parts of variables alone have: `v[0].assign(1.0)`.
+
+    def __init__(self, parts: Any) -> None:
+        self._parts = parts
+
+    def __get__(self, instance: object, owner: type) -> object:
+        part = None if instance is None else self._parts.get(instance)
+        return super().__get__(instance, owner) if part is None else functools.partial(_assign_part, *part)
+
+
+def _noting(own: Callable[..., Any], parts: Any) -> Callable[..., Any]:
+    # Notes of which variable a tensor is a part that indices and slices name.
+    @functools.wraps(own)
+    def getitem(self: Any, key: Any) -> Any:
+        part, places = own(self, key), _places(key)
+        if places is not None and hasattr(part, "requires_grad"):
+            parts[part] = self, places
+        return part
+    return getitem
+
+
+def _places(key: Any) -> tuple[Any, ...] | None:
+    # The key with integers of Python; None where it chooses by masks or lists.
+    places: list[Any] = []
+    for place in key if isinstance(key, tuple) else (key,):
+        if isinstance(place, (slice, type(None), type(...))):
+            places.append(place)
+        elif (number := as_integer(place)) is not None:
+            places.append(number)
+        else:
+            return None
+    return tuple(places)
+
+
+def _assign_part(variable: Any, places: tuple[Any, ...], value: Any, name: str | None = None) -> Any:
+    replica: Any = context_stack.frame().replica
+    attempted = f"assign to a part of variable {variable.name!r}"
+    if replica is not None and replica.num_replicas_in_sync > 1:
+        raise errors.error("RD20", attempted, f"it is done {context_stack.describe()}, and the replicas would assign "
+                           "parts of their own", "Assign to the part outside `strategy.run`, or write "
+                           "`variable.scatter_nd_update(indices, updates)`.")
+    array = np.array(to_numpy(variable._read()))
+    given = to_numpy(tensor(value, array.dtype.name))
+    try:
+        array[places] = given
+    except ValueError as error:
+        raise errors.error("RD04", attempted, f"the part has shape {array[places].shape}, and the value {given.shape}",
+                           "Assign a value of that shape, or a number.", kind=errors.InvalidArgumentError) from error
+    variable.assign(array)
+    return variable
 
 
 def _show(kind: Any, name: str, seen: Callable[[Any], Any]) -> None:
