@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax_losses import gradient, mean_of_squares, of_each_row, own_sum, with_a_penalty
 from silent_mistakes import replica
 
@@ -48,5 +49,49 @@ def penalized_mean(x: Any, w: Any) -> Any:
     return replica().all_reduce("MEAN", compiled(with_a_penalty)(x, w))
 
 
-RIGHT = [mean_of_means, sum_divided_afterwards, sum_divided_before, divided_in_the_loss, means_of_features_summed,
+def accumulated(x: Any, w: Any) -> Any:
+    def add(total: Any, rows: Any) -> tuple[Any, None]:
+        return total + gradient(own_sum)(rows, w), None
+
+    accumulate = jax.jit(lambda x: jax.lax.scan(add, jnp.zeros_like(w), x.reshape(2, -1, 3))[0])
+    return replica().all_reduce("SUM", accumulate(x)) / 8
+
+
+def masked(x: Any, w: Any) -> Any:
+    mask = x[:, 0] > 4
+    total = jax.grad(lambda w: jnp.sum(jnp.where(mask, (x @ w) ** 2, 0.0)))(w)
+    rows = replica().all_reduce("SUM", mask.sum().astype(jnp.float32))
+    return replica().all_reduce("SUM", total) / jnp.maximum(rows, 1)
+
+
+def clipped_for_each_row(x: Any, w: Any) -> Any:
+    own = jax.vmap(jax.grad(lambda w, row: (row @ w - 1) ** 2), (None, 0))(w, x)
+    norms = jnp.linalg.norm(own, axis=1, keepdims=True)
+    return replica().all_reduce("SUM", (own * jnp.minimum(1.0, 1.0 / (norms + 1e-6))).sum(axis=0)) / 8
+
+
+def normalized(x: Any, w: Any) -> Any:
+    total, squares, rows = replica().all_reduce("SUM", [x.sum(0), (x ** 2).sum(0), 1.0 * len(x)])
+    mean = total / rows
+    return replica().all_reduce("SUM", ((x - mean) / jnp.sqrt(squares / rows - mean ** 2 + 1e-5)).sum(axis=0)) / 8
+
+
+def contrasted(x: Any, w: Any) -> Any:
+    others = replica().all_gather(x, axis=0)
+    labels = replica().replica_id_in_sync_group * len(x) + jnp.arange(len(x))
+    losses = -jax.nn.log_softmax((x * w) @ others.T)[jnp.arange(len(x)), labels]
+    return replica().all_reduce("SUM", losses.sum()) / 8 * w
+
+
+def of_the_first(x: Any, w: Any) -> Any:
+    return replica().all_reduce("SUM", jnp.where(replica().replica_id_in_sync_group == 0, w, 0.0))
+
+
+def scaled_loss(x: Any, w: Any) -> Any:
+    scale = jnp.float32(1024)
+    return replica().all_reduce("MEAN", gradient(lambda x, w: mean_of_squares(x, w) * scale)(x, w)) / scale
+
+
+RIGHT = [accumulated, masked, clipped_for_each_row, normalized, contrasted, of_the_first, scaled_loss,
+         mean_of_means, sum_divided_afterwards, sum_divided_before, divided_in_the_loss, means_of_features_summed,
          mean_times_the_rows, weighted_mean, penalized_mean]

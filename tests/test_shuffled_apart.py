@@ -25,6 +25,12 @@ rows, labels = Dataset.from_tensor_slices(x), Dataset.from_tensor_slices(y)
 APART = {
     "two datasets": "Dataset.zip(rows.shuffle(8), labels.shuffle(8))  # here",
     "two datasets with two seeds": "Dataset.zip((rows.shuffle(8, seed=1), labels.shuffle(8, seed=2)))  # here",
+    "two datasets that are mapped":
+        "Dataset.zip(rows.shuffle(8).map(lambda x: x / 2), labels.shuffle(8).map(np.float32))  # here",
+    "a dataset that is mapped": "Dataset.zip(rows.map(abs).shuffle(8), labels.shuffle(8))  # here",
+    "a dictionary": "Dataset.from_tensor_slices({'x': rng.permutation(x), 'y': rng.permutation(y)})  # here",
+    "a dictionary by a call":
+        "Dataset.from_tensor_slices(dict(x=x[rng.permutation(8)], y=y[rng.permutation(8)]))  # here",
     "two datasets of batches": "Dataset.zip(rows.shuffle(8).batch(2), labels.shuffle(8).batch(2))  # here",
     "two permutations":
         "x = x[rng.permutation(8)]\ny = y[rng.permutation(8)]\nDataset.from_tensor_slices((x, y))  # here",
@@ -48,6 +54,10 @@ TOGETHER = {
     "one seed for three":
         "pairs = Dataset.zip(rows.shuffle(8, seed=1), labels.shuffle(8, seed=1))\n"
         "Dataset.zip(pairs, Dataset.from_tensor_slices(np.ones((8, 2))).shuffle(8, seed=1))",
+    "pictures that are mapped":
+        "Dataset.zip(rows.shuffle(8).map(abs), Dataset.from_tensor_slices(other).shuffle(8).map(np.int32))",
+    "a dictionary of one order":
+        "order = rng.permutation(8)\nDataset.from_tensor_slices({'x': x[order], 'y': y[order]})",
     "of other lengths": "Dataset.zip(rows.shuffle(8), labels.take(4).shuffle(8))",
     "numbered": "Dataset.zip(Dataset.range(8), rows.shuffle(8))",
     "shuffled before they part": "both = Dataset.zip(rows, labels).shuffle(8)\n"

@@ -3,7 +3,7 @@
 Two datasets of equally many elements that are zipped have been shuffled by seeds that differ; or two arrays of
 equally many rows, which are made one dataset, are each in an order that the same generator drew for it alone, by the
 text of the program.  Where both have arrays of one dtype and shape they are left alone: two pictures may be paired at
-random on purpose, and labelled rows with others.
+random on purpose, and labelled rows with others.  Of a dataset that a function maps, the arrays count that it is given.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def look_at_zip(pipelines: Sequence[Pipeline]) -> None:
             alike = {*seeds[0]} == {*seeds[1]} and all(source.chosen for source in own)
             count = first.facts.cardinality
             if alike or count < 2 or count != second.facts.cardinality or not _are_of_two_kinds(
-                    first.facts.arrays, second.facts.arrays):
+                    *(pipeline.facts.arrays or pipeline.facts.mapped for pipeline in (first, second))):
                 continue
             remarks.make(_CODE, call_site.that_led_here(), "Dataset.zip",
                          f"two datasets of {count} elements are paired that are shuffled apart, with {seeds[0][-1]} "
@@ -81,9 +81,16 @@ def _drawn(text: Text, part: Part) -> tuple[int, int] | None:
     except (SyntaxError, ValueError):
         return None
     call = program.at(part)
-    if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Tuple):
+    if not isinstance(call, ast.Call) or not call.args:
         return None
-    drawn = [[*dict.fromkeys(_orders(program, item))] for item in call.args[0].elts]
+    match call.args[0]:
+        case ast.Tuple(elts=items) | ast.Dict(values=items):
+            pass
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            items = [keyword.value for keyword in keywords]
+        case _:
+            return None
+    drawn = [[*dict.fromkeys(_orders(program, item))] for item in items]
     if len(drawn) != 2 or any(len(calls) != 1 for calls in drawn) or drawn[0] == drawn[1]:
         return None
     first, second = sorted((calls[0] for calls in drawn), key=lambda node: node.lineno)

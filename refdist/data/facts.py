@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from refdist import nest
@@ -33,6 +33,7 @@ class Facts(NamedTuple):
         part: whether `take` or `skip` has left out elements, so that none may be left on purpose.
         epoch: of a dataset that repeats without end, about how many elements it has until it does; 0 where that is
             not known.
+        mapped: where a function makes the elements, the specs of the arrays that it is given.
     """
 
     cardinality: int = UNKNOWN_CARDINALITY
@@ -45,6 +46,7 @@ class Facts(NamedTuple):
     shard: int | None = None
     part: bool = False
     epoch: int = 0
+    mapped: Sequence[TensorSpec] = ()
 
     @property
     def file_count(self) -> int:

@@ -44,7 +44,8 @@ def mapped(pipeline: Pipeline, map_func: Callable[..., object], num_parallel_cal
         return alike(pipeline, "map", results)
     known = pipeline.facts
     return pipeline.then(
-        read, known._replace(spec=lambda: spec_made(pipeline, "map", make, dataset), certain=known.static),
+        read, known._replace(spec=lambda: spec_made(pipeline, "map", make, dataset), certain=known.static,
+                             mapped=known.arrays or known.mapped),
         pipeline.origin if pipeline.origin and pipeline.origin.single else None)  # rows move in a batch
 
 

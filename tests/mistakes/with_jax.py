@@ -145,7 +145,75 @@ def order_of_keys() -> None:
     each(strategy, step)
 
 
+def mean_of_labels_loss_summed() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+
+    def loss(weight: Any, x: Any, labels: Any) -> Any:
+        chances = jax.nn.log_softmax(x * weight)
+        return -jax.numpy.take_along_axis(chances, labels, axis=-1).mean()
+
+    def step(x: Any) -> None:
+        labels = x[:, :1].astype(np.int32) % 3
+        w.assign_sub(np.asarray(jax.jit(jax.grad(loss))(w.read_value(), x, labels)))  # here
+
+    each(strategy, step)
+
+
+def mean_under_checkpoint_summed() -> None:
+    strategy = four()
+    predict = jax.checkpoint(lambda weight, x: jax.numpy.tanh(x @ weight))
+    own = jax.jit(jax.grad(lambda weight, x: (predict(weight, x) ** 2).mean()))
+    each(strategy, lambda x: replica().all_reduce("SUM", own(np.full(3, 0.1, np.float32), np.asarray(x))))  # here
+
+
+def mean_of_gradients_of_rows_summed() -> None:
+    of_each = jax.vmap(jax.grad(lambda weight, row: (row @ weight - 1) ** 2), (None, 0))
+    each(four(), lambda x: replica().all_reduce("SUM", of_each(np.ones(3, np.float32), np.asarray(x)).mean(0)))  # here
+
+
+def float_of_a_mean_summed() -> None:
+    each(four(), lambda x: replica().all_reduce("SUM", float(jax.numpy.mean(np.asarray(x)))))  # here
+
+
+def penalty_summed() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN)
+    each(strategy, lambda x: replica().all_reduce("SUM", jax.numpy.sum(w.read_value() ** 2)))  # here
+
+
+def whole_batch_in_each_replica() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    rows = jax.numpy.asarray(np.arange(24, dtype=np.float32).reshape(8, 3))
+    strategy.run(lambda x: w.assign_sub(np.asarray(gradient(False)(w.read_value(), x)) / 8), (rows,))  # here
+
+
+def trees_of_each_replica() -> None:
+    strategy = four()
+    trees = [{"kernel": jax.numpy.zeros(3)} for _ in range(4)]
+
+    @jax.jit
+    def train(tree: Any, x: Any) -> Any:
+        gradients = jax.grad(lambda tree: ((x @ tree["kernel"] - 1) ** 2).mean())(tree)
+        return jax.tree.map(lambda weight, gradient: weight - 0.01 * gradient, tree, gradients)
+
+    def step(x: Any) -> None:
+        number = replica().replica_id_in_sync_group
+        trees[number] = train(trees[number], np.asarray(x))
+
+    for x in batches(strategy, batch=4):
+        strategy.run(step, (x,))
+
+
 MISTAKES = [
+    (27, mean_of_labels_loss_summed, "warns RD38"),
+    (27, mean_under_checkpoint_summed, "warns RD38"),
+    (27, mean_of_gradients_of_rows_summed, "warns RD38"),
+    (27, float_of_a_mean_summed, "warns RD38"),
+    (0, penalty_summed, "warns RD37"),
+    (30, whole_batch_in_each_replica, "warns RD37"),
+    (21, trees_of_each_replica, "warns RD52"),
     (27, gradients_of_means_summed, "warns RD38"),
     (0, mean_of_gradients_of_sums, "warns RD39"),
     (28, gradients_of_uneven_means, "warns RD40"),
