@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import os
 import random
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +170,20 @@ def map_a_dataset(c: ClusterCoordinator, v: Any) -> object:
     return float(v)
 
 
+def keep_in_a_cache(c: ClusterCoordinator, v: Any) -> object:
+    @functools.lru_cache
+    def rows(name: str) -> list[int]:
+        return []
+
+    def step(k: int) -> None:
+        read = len(rows("all"))
+        v.assign_add(1.0)
+        rows("all").append(read)
+
+    twice(c, step)
+    return list(rows("all"))
+
+
 def one_fails(c: ClusterCoordinator, v: Any) -> object:
     def bad() -> None:
         v.assign_add(10.0)
@@ -233,7 +250,7 @@ def all_outcomes(run_of: Callable[[], object]) -> set[str]:
 
 @pytest.mark.parametrize("body", [
     count_in_a_dict, who_was_first, change_and_restore, late_binding, read_meanwhile, write_in_place, draw, environment,
-    go_through, map_a_dataset, one_fails, fail_and_go_on, fetch_one, never_wait])
+    go_through, map_a_dataset, keep_in_a_cache, one_fails, fail_and_go_on, fetch_one, never_wait])
 def test_no_outcome_of_all_schedules_is_missed(body: Body, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = all_outcomes(program(body))
     assert len(expected) > 1
@@ -307,11 +324,32 @@ def test_each_function_may_have_a_generator_of_its_own() -> None:
 
 def test_what_cannot_be_looked_into_is_named_and_nothing_is_proved() -> None:
     def body(c: ClusterCoordinator, v: Any) -> object:
-        rows = zip([1.0, 2.0], [1.0, 2.0], strict=True)
+        rows = itertools.zip_longest([1.0, 2.0], [1.0, 2.0])
         twice(c, lambda k: v.assign_add(next(rows)[0]))
         return float(v)
 
-    assert "what functions share was not looked into: zip" in refdist.explore(program(body)).reasons
+    assert "what functions share was not looked into: itertools.zip_longest" in refdist.explore(program(body)).reasons
+
+
+def test_a_lock_is_no_reason_unless_an_access_is_made_under_it() -> None:
+    def body(over_an_access: bool) -> Body:
+        def locked(c: ClusterCoordinator, v: Any) -> object:
+            lock = threading.Lock()
+
+            def step(k: int) -> None:
+                with lock:
+                    before = float(v) if over_an_access else 0.0
+                v.assign_add(1.0 + before)
+
+            twice(c, step)
+            return float(v)
+
+        return locked
+
+    assert refdist.explore(program(body(False))).proved
+    [reason] = refdist.explore(program(body(True))).reasons
+    assert reason == ("a run was cut: a function makes an access while it has a lock (lock), for which others would "
+                      "wait for ever")
 
 
 def test_modules_that_a_function_imports_from_its_package_are_seen(tmp_path: Path) -> None:

@@ -557,6 +557,10 @@ class Run(Scheduler):
     def _look_at_what_is_shared(self) -> None:
         """Notes what the last step has changed of it."""
         cells, changes = self.sharing.changes()
+        if self.sharing.held and not self.cut:
+            lock = next(iter(self.sharing.held))
+            raise self.stop(f"a function makes an access while it has a lock ({lock}), for which others would wait for "
+                            "ever")
         if cells:
             self.steps[-1].wrote |= cells
             self.steps[-1].changes += changes

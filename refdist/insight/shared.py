@@ -17,6 +17,7 @@ import decimal
 import dis
 import fractions
 import functools
+import gc
 import importlib.util
 import io
 import itertools
@@ -26,6 +27,7 @@ import pathlib
 import random
 import re
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,6 +75,9 @@ _OPAQUE_AND_EQUAL = (
     datetime.timedelta, datetime.tzinfo, logging.Logger, logging.LoggerAdapter, GetSetDescriptorType,
     MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 _CACHED = type(functools.lru_cache(lambda: None))
+_MADE_OF_OTHERS = (zip, map, filter, itertools.chain, itertools.starmap, itertools.islice)
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+LOCKS = tuple(f"_thread.{kind.__name__}" for kind in _LOCKS)
 
 
 class Look:
@@ -86,6 +91,7 @@ class Look:
         picture: what was found.
         unseen: the types of objects that it could not look into, and whether a library that is installed has made them.
         codes: the code of functions of the program.
+        held: locks that somebody has.
     """
 
     def __init__(self, whole: bool = True) -> None:
@@ -94,6 +100,7 @@ class Look:
         self.picture: Picture = {}
         self.unseen: dict[str, bool] = {}
         self.codes: dict[CodeType, None] = {}
+        self.held: dict[str, None] = {}
         self._seen: dict[int, str] = {}  # id -> path
         self._kept: list[object] = []  # so that no id is used twice
 
@@ -142,7 +149,7 @@ class Look:
         elif isinstance(value, Generator):
             if value._state._strategy is None:  # replicas have one state among them
                 yield path, value._state._primary._array
-        elif call_site.is_ours(kind.__module__) or isinstance(value, _OPAQUE_AND_EQUAL):
+        elif call_site.is_ours(kind.__module__) or kind is object or isinstance(value, _OPAQUE_AND_EQUAL):
             pass  # variables are compared in the end, and those of replicas are not shared
         elif isinstance(value, BuiltinFunctionType):
             if not isinstance(value.__self__, ModuleType):  # a method, such as `rows.append`
@@ -186,7 +193,13 @@ class Look:
             yield from ((f"{path}'s {name}", item) for name, item in value.keywords.items())
         elif isinstance(value, _CACHED):
             self.picture[path] = kind.__name__, value.cache_info()
-            yield path, value.__wrapped__
+            yield from ((path, part) for part in _cached(value))
+        elif isinstance(value, _MADE_OF_OTHERS):
+            yield from ((path, part) for part in gc.get_referents(value))
+        elif isinstance(value, _LOCKS):
+            self.unseen[f"_thread.{kind.__name__}"] = False
+            if repr(value).startswith("<locked"):
+                self.held[path] = None
         elif isinstance(value, GeneratorType):
             frame = value.gi_frame
             self.picture[path] = kind.__name__, -1 if frame is None else frame.f_lasti
@@ -318,6 +331,23 @@ def _imported(code: CodeType, package: str | None) -> tuple[str, ...]:
             if following.opname == "IMPORT_FROM":
                 imported.append(f"{name}.{following.argval}")
     return tuple(imported)
+
+
+def _cached(function: Any) -> Iterator[object]:
+    """A function that `lru_cache` has wrapped, and what it has returned."""
+    waiting = deque([function])
+    entered: set[int] = set()
+    while waiting:
+        part = waiting.popleft()
+        if id(part) in entered:
+            continue
+        entered.add(id(part))
+        if part is function or type(part).__name__ == "_lru_list_elem":
+            waiting += gc.get_referents(part)
+        elif type(part) is dict and part is not vars(function):
+            waiting += part.values()
+        elif part is not type(function):
+            yield part
 
 
 def _objects(path: str, items: Iterable[object]) -> Iterator[tuple[str, object]]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from refdist import nest
 from refdist.core.call_site import Place
-from refdist.insight.shared import RANDOM, Look, Picture, can_be_shared, changed, place_of
+from refdist.insight.shared import LOCKS, RANDOM, Look, Picture, can_be_shared, changed, place_of
 
 ENDED, FAILED = "functions are stopped", "a function fails"
 
@@ -67,10 +67,12 @@ class Sharing:
 
     Attributes:
         unseen: what could not be looked into.
+        held: locks that somebody had at the last look.
     """
 
     def __init__(self, whole: bool) -> None:
         self.unseen: dict[str, None] = {}
+        self.held: dict[str, None] = {}
         self._whole = whole
         self._scopes: list[_Scope] = []
         self._numbers: dict[object, int] = {}
@@ -108,6 +110,7 @@ class Sharing:
 
     def changes(self) -> tuple[frozenset[Cell], tuple[Change, ...]]:
         """What was changed since this was asked last: for whom, and what."""
+        self.held.clear()
         cells: dict[Cell, None] = {}
         seen: dict[Change, None] = {}
         if self._first == len(self._scopes):
@@ -141,7 +144,9 @@ class Sharing:
         for name, leaf in scope.leaves:
             look.at(name, leaf)
         scope.picture, scope.codes = look.picture, look.codes
-        self.unseen |= {name: None for name, of_a_library in look.unseen.items() if not of_a_library}
+        self.unseen |= {name: None for name, of_a_library in look.unseen.items()
+                        if not of_a_library and name not in LOCKS}
+        self.held |= look.held
         return look.left_out
 
     def _look_at_states(self) -> Picture:
