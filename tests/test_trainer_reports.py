@@ -80,6 +80,16 @@ def test_what_failed_last_is_judged_again_until_it_is_right(testee: Path, capsys
     assert judged("--last-failed", *CHOSEN) == (0, "2 right, 1 unsupported")
 
 
+@pytest.mark.slow
+def test_verdicts_are_printed_where_what_failed_cannot_be_kept(
+        testee: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(".refdist-conformance").touch()  # a folder cannot be made here
+    assert judge(testee, *CHOSEN) == 1
+    printed = capsys.readouterr()
+    assert printed.out.endswith("1 WRONG, 1 right, 1 unsupported\n")
+    assert "WARNING: `--last-failed` will not know of this run: " in printed.err
+
+
 @pytest.mark.parametrize("outcome", verdicts.OUTCOMES)
 def test_a_verdict_has_an_outcome_of_the_suite_and_one_of_junit(outcome: str) -> None:
     [clause] = clauses.chosen(["uneven-end"])

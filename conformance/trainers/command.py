@@ -95,11 +95,14 @@ def main(arguments: Sequence[str]) -> int:
 
     print(file=sys.stderr)
     judged = verdicts.judge(chosen, todo, results)
-    last.keep([verdict.clause for verdict in judged],
-              [verdict.clause for verdict in judged if verdict.outcome in verdicts.BAD])
     limit = f" --limit {asked.limit:g}" if asked.limit != LIMIT else ""
     again = f"{COMMAND} trainers --command {quoted(asked.command)}{limit}"
     print("\n".join(table(judged, again)))
+    try:
+        last.keep([verdict.clause for verdict in judged],
+                  [verdict.clause for verdict in judged if verdict.outcome in verdicts.BAD])
+    except OSError as error:
+        print(f"WARNING: `--last-failed` will not know of this run: {error}", file=sys.stderr)
     name = name_of(results, asked.command)
     add(report, name, [row(verdict, clause, seconds[clause.name])
                        for verdict, clause in zip(judged, chosen, strict=True)], again)
