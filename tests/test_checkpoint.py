@@ -49,6 +49,16 @@ def test_one_value_is_saved_and_every_copy_gets_it(tmp_path: Path) -> None:
     assert copies(four) == [3.0] * 4
 
 
+def test_names_of_attributes_may_begin_with_an_underscore(tmp_path: Path) -> None:
+    layer = Checkpoint(_bias=refdist.Variable(3.0))
+    path = Checkpoint(_kernel=refdist.Variable(2.0), layer=layer).write(str(tmp_path / "saved"))
+    assert [name for name, _ in list_variables(path)] == ["_kernel", "layer/_bias"]
+    restored: Any = Checkpoint(layer=Checkpoint())
+    restored.read(path)
+    restored._kernel, restored.layer._bias = refdist.Variable(0.0), refdist.Variable(0.0)
+    assert (float(restored._kernel), float(restored.layer._bias)) == (2.0, 3.0)
+
+
 def test_variables_synchronized_on_read_are_saved_as_they_are_read(tmp_path: Path) -> None:
     def filled(aggregation: Any) -> Any:
         v = make(TWO, 0.0, synchronization=S.ON_READ, aggregation=aggregation)

@@ -1200,6 +1200,58 @@ def test_a_checkpoint_fills_a_model_when_it_is_built(tf: Any, tmp_path: Path) ->
 
 
 @needs_keras
+@pytest.mark.parametrize("devices", [None, ["CPU:0", "CPU:1"]], ids=["alone", "two"])
+def test_a_part_of_a_model_is_restored_by_the_names_of_attributes(
+        tf: Any, tmp_path: Path, devices: list[str] | None) -> None:
+    class Scaled(tf.keras.layers.Layer):  # type: ignore[misc]
+        def build(self, shape: Any) -> None:
+            self._shift = self.add_weight(shape=(2,))
+            self.scale = tf.Variable([1.0, 1.0])
+
+        def call(self, x: Any) -> Any:
+            return x * self.scale.read_value() + self._shift
+
+    class Model(tf.keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = tf.keras.layers.Dense(2)
+            self.scaled = Scaled()
+            self.parts = tf.keras.Sequential([Scaled()])
+            self.steps = tf.Variable(3)
+
+        def call(self, x: Any) -> Any:
+            return self.parts(self.scaled(self.head(x)))
+
+    checkpoint, x = tf.train.Checkpoint, tf.ones((1, 3))
+    with tf.distribute.MirroredStrategy(devices).scope() if devices else contextlib.nullcontext():
+        model = Model()
+        model(x)
+    numbers = {"head/_kernel": model.head.kernel, "head/bias": model.head.bias, "scaled/scale": model.scaled.scale,
+               "scaled/_shift": model.scaled._shift, "parts/layers/0/scale": model.parts.layers[0].scale,
+               "parts/layers/0/_shift": model.parts.layers[0]._shift, "steps": model.steps}
+    for number, variable in enumerate(numbers.values(), 4):
+        variable.assign(np.full(tuple(variable.shape), number))
+    path = checkpoint(model=model).save(str(tmp_path / "saved"))
+    for number, (name, variable) in enumerate(numbers.items(), 4):
+        place = taken = tf.Variable(tf.zeros(variable.shape, dtype=variable.dtype))
+        for attribute in reversed(f"model/{name}".split("/")):
+            place = checkpoint(**{attribute: place})
+        place.restore(path).assert_existing_objects_matched()
+        assert (taken.numpy() == number).all(), name
+
+    restored = Model()
+    status = checkpoint(model=restored).restore(path)
+    assert restored(x).numpy().tolist() == model(x).numpy().tolist()  # built after it was restored
+    assert (restored.scaled.scale.numpy().tolist(), int(restored.steps)) == ([6.0, 6.0], 10)
+    status.assert_consumed()
+    # Files of versions that had the order of the weights alone.
+    ordered = tf.train.Checkpoint(model=tf.train.Checkpoint(variables=[tf.Variable(w.numpy() + 1.0) for w in
+                                                                       model.variables])).save(str(tmp_path / "older"))
+    checkpoint(model=model).restore(ordered).expect_partial()
+    assert model.head.bias.numpy().tolist() == [6.0, 6.0]
+
+
+@needs_keras
 @pytest.mark.parametrize("name", ["Adam", "SGD of the program's own"])
 def test_a_checkpoint_fills_an_optimizer_when_it_is_built(tf: Any, tmp_path: Path, name: str) -> None:
     class Own(tf.keras.optimizers.SGD):  # type: ignore[misc]

@@ -52,6 +52,8 @@ Values: TypeAlias = "dict[str, npt.NDArray[np.generic] | State]"
 _waiting: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
 # Names that `assert_consumed` and the like do not ask for.
 _UNASKED = frozenset(("save_counter", random_states.NAME))
+# What a checkpoint itself keeps; all other attributes are saved, also those whose names begin with "_".
+_KEPT = frozenset(("_pending", "_places", "_root", "_save_counter", "_awaited_by"))
 _SAME_NAMES = "Use the names of attributes under which the variables were saved."
 
 
@@ -105,7 +107,7 @@ class Checkpoint:
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
-        if not name.startswith("_"):
+        if name not in _KEPT:
             self._give(name, value)
 
     def _give(self, name: str, value: object) -> None:
@@ -132,7 +134,7 @@ class Checkpoint:
         return self._save_counter
 
     def _own(self) -> dict[str, object]:
-        own = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        own = {name: value for name, value in vars(self).items() if name not in _KEPT}
         return own if self._save_counter is None else {**own, "save_counter": self._save_counter}
 
     def _checkpoint_items(self) -> dict[str, object]:

@@ -1,8 +1,10 @@
 """Checkpoints of Keras's models, layers, metrics and optimizers.
 
 Their variables are saved in the order in which Keras has them, as `model/variables/0`: names of layers are counted
-through a whole program, so that a second model of the same code has others.  A model that is not built yet has no
-variables; values that were restored before are taken when it is.
+through a whole program, so that a second model of the same code has others.  They have the names of attributes, too,
+as `model/head/bias`, by which a program restores a part of a model, and finds what Keras does not count as a weight: a
+`tf.Variable` of a layer.  A model that is not built yet has no variables; values that were restored before are taken
+when it is.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from refdist.checkpoints.checkpoint import take_up
+from refdist.checkpoints.checkpoint import Checkpoint, take_up
+from refdist.checkpoints.objects import Saved
+from refdist.tf.module import Module
 from refdist.variables.variable import Variable
 
 
@@ -66,13 +70,29 @@ def connect(keras: Any) -> None:
 
 
 def _items(self: Any) -> dict[str, object]:
+    import keras
+
     if not getattr(self, "built", True):
         return {}
-    items: dict[str, object] = {"variables": [
-        variable._value if isinstance(variable._value, Variable) else Held(variable) for variable in self.variables]}
+    followed = (Saved, keras.Layer, Checkpoint, Module, dict, list, tuple)
+    items: dict[str, object] = {"variables": [*map(_saved, self.variables)]}
+    for name, value in {**vars(self), **getattr(self, "_modules", {})}.items():  # where PyTorch keeps layers of layers
+        if isinstance(value, keras.Variable):  # the kernel of a layer is `_kernel`, as TensorFlow's key has it
+            items[name] = _saved(value)
+        elif not name.startswith("_") and isinstance(value, followed):
+            items[name] = value
+    if isinstance(self, keras.Model):
+        items["layers"] = self.layers
     if getattr(self, "optimizer", None) is not None:
         items["optimizer"] = self.optimizer
     return items
+
+
+def _saved(variable: Any) -> Variable:
+    if isinstance(variable._value, Variable):
+        return variable._value
+    held: Variable = vars(variable).setdefault("_held", Held(variable))  # the same object under each of its names
+    return held
 
 
 def _wrap_build(kind: Any, /, **options: Any) -> None:
