@@ -154,7 +154,8 @@ def test_take_while_ends_at_the_first_that_is_not() -> None:
     assert caught.value.__notes__ == ["raised in Dataset.take_while at element 0"]
 
 
-@pytest.mark.parametrize("returned", [1, 0, None, "a", np.int64(1), 1.0, np.array([True]), [True, False], {}])
+@pytest.mark.parametrize("returned", [1, 0, None, "a", np.int64(1), 1.0, np.array([True]), [True, False],
+                                      [[True], [True, False]], {}])
 @pytest.mark.parametrize("method", [Dataset.filter, Dataset.take_while])
 def test_only_one_bool_says_whether_an_element_is_kept(method: Any, returned: Any) -> None:
     with pytest.raises(ValueError, match=r"\[RD34\] Dataset\.\w+: the function returned .*Return one bool") as caught:

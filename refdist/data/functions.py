@@ -157,9 +157,12 @@ def grouped(pipeline: Pipeline, method: str, key_func: Callable[..., object], in
 def _judged(stream: Iterable[object], method: str, predicate: Callable[..., object]) -> Iterator[tuple[object, bool]]:
     for i, element in enumerate(stream):
         try:
-            kept = to_numpy(iterators.apply(predicate, element))
-            if kept.dtype != np.bool_ or kept.ndim:
-                raise errors.error("RD34", f"Dataset.{method}", f"the function returned {_short(kept)}",
+            returned = iterators.apply(predicate, element)
+            # A list is never one bool, and may be no array, either.
+            kept = None if isinstance(returned, (list, tuple)) else to_numpy(returned)
+            if kept is None or kept.dtype != np.bool_ or kept.ndim:
+                described = errors.type_of(returned) if kept is None else _short(kept)
+                raise errors.error("RD34", f"Dataset.{method}", f"the function returned {described}",
                                    "Return one bool, for example `x > 0` or `np.all(x > 0)`.")
         except Exception as error:
             raise iterators.noted(error, method, i) from None
