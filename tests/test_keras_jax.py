@@ -174,6 +174,23 @@ def test_training_by_keras_is_refused_under_a_strategy_and_says_what_to_write(me
         getattr(alone, method)(*arguments)
 
 
+@pytest.mark.parametrize(("data", "text"), [
+    ((tf.constant(["a"] * 16), Y), "text, which JAX has not.*StringLookup"),
+    ((np.array(["a"] * 16), Y), "text, which JAX has not"), ((["a"] * 16, Y), "text, which JAX has not"),
+    (({"words": np.array(["a"] * 16, object)}, Y), "text, which JAX has not"),
+    ((refdist.data.Dataset.from_tensor_slices((X, Y)).batch(4),), "a dataset.*for x, y in dataset")])
+def test_data_that_the_trainer_does_not_take_are_refused_and_say_what_to_write(data: Any, text: str) -> None:
+    model = keras.Sequential([dense(1, 1)])
+    model.compile("sgd", "mse")
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(errors.UnsupportedError, match=rf"RD20\] Sequential.\w+: got {text}.*KERAS_BACKEND=torch"):
+            method(*data)
+    with pytest.raises(errors.UnsupportedError, match="RD20"):
+        model.fit(X, Y, validation_data=data if len(data) == 2 else data[0])
+    with pytest.raises(errors.UnsupportedError, match="RD20"):
+        model.predict(x=data[0])
+
+
 def test_a_tape_is_refused_and_says_what_to_write() -> None:
     with pytest.raises(errors.UnsupportedError, match=r"RD20.*GradientTape.*value_and_grad.*KERAS_BACKEND=torch"):
         tf.GradientTape()
