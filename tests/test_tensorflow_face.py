@@ -504,6 +504,8 @@ def test_what_is_no_part_of_a_variable_is_not_assigned_to(tf: Any) -> None:
         variable[0].assign_add(5.0)
     with pytest.raises(refdist.errors.RefdistError, match=r"RD04.*the part has shape \(2,\), and the value \(3,\)"):
         variable[:].assign([1.0, 2.0, 3.0])
+    with pytest.raises(refdist.errors.RefdistError, match=r"RD05.*part of variable.*float64, not int32"):
+        tf.Variable([1, 2])[0].assign(1.5)
     refdist.config.set_simulated_devices(cpu=2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():

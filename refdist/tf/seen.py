@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
-from refdist.array.convert import to_numpy
+from refdist.array.convert import cast, has_dtype, to_array, to_numpy
 from refdist.core import context_stack
 from refdist.core.integers import as_integer
 from refdist.data.dataset import Dataset
 from refdist.data.spec import TensorSpec
 from refdist.missing import Missing
 from refdist.strategies.replica_context import ReplicaContext
-from refdist.tf.conversion import tensor
 from refdist.tf.dtypes import as_dtype
 from refdist.tf.own import imports, is_own
 from refdist.tf.shapes import TensorShape
@@ -108,11 +107,12 @@ def _assign_part(variable: Any, places: tuple[Any, ...], value: Any, name: str |
                            "parts of their own", "Assign to the part outside `strategy.run`, or write "
                            "`variable.scatter_nd_update(indices, updates)`.")
     array = np.array(to_numpy(variable._read()))
-    given = to_numpy(tensor(value, array.dtype.name))
+    new = to_numpy(cast(to_array(value, None if has_dtype(value) else array.dtype, attempted=attempted), array.dtype,
+                        attempted))
     try:
-        array[places] = given
+        array[places] = new
     except ValueError as error:
-        raise errors.error("RD04", attempted, f"the part has shape {array[places].shape}, and the value {given.shape}",
+        raise errors.error("RD04", attempted, f"the part has shape {array[places].shape}, and the value {new.shape}",
                            "Assign a value of that shape, or a number.", kind=errors.InvalidArgumentError) from error
     variable.assign(array)
     return variable
