@@ -661,9 +661,14 @@ def test_devices_are_hidden_only_where_there_are_none() -> None:
             config.set_visible_devices(tf.config.list_physical_devices("CPU")[0], "CPU")
         assert tf.config.get_visible_devices() == tf.config.list_physical_devices()
         refdist.config.set_simulated_devices(gpu=2)
-        if tf.config.list_physical_devices("GPU"):
-            with pytest.raises(refdist.errors.RefdistError, match=r"RD20.*would be seen.*REFDIST_DEVICES"):
-                tf.config.set_visible_devices([], "GPU")
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.set_visible_devices(gpus, "GPU")
+        for some in ([], gpus[0], [gpus[1], gpus[1]]):
+            with pytest.raises(refdist.errors.RefdistError, match=r"RD20.*of 2 would be seen.*REFDIST_DEVICES"):
+                tf.config.set_visible_devices(some, "GPU")
+        for other in (None, "GPU:0", [{}], tf.config.list_physical_devices("CPU")):
+            with pytest.raises(ValueError, match=r"RD34.*is none of the devices .*GPU:0.*list_physical_devices\('GPU'"):
+                tf.config.set_visible_devices(other, "GPU")
         with pytest.raises(refdist.errors.RefdistError, match=r"RD20.*0 devices of 1 would be seen"):
             tf.config.set_visible_devices([], "CPU")
 

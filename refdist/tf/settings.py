@@ -60,11 +60,11 @@ def _nothing(path: str, parameters: list[str]) -> Callable[..., None]:
 def _kept(setter: str, getter: str, parameters: str, default: Any) -> dict[str, Callable[..., Any]]:
     *place, value = parameters.split()
 
-    def keep(*given: Any) -> None:
-        _values.value[getter, *given[:-1]] = given[-1]
+    def keep(*arguments: Any) -> None:
+        _values.value[getter, *arguments[:-1]] = arguments[-1]
 
-    def read(*given: Any) -> Any:
-        return _values.value.get((getter, *given), default)
+    def read(*arguments: Any) -> Any:
+        return _values.value.get((getter, *arguments), default)
     calls = {}
     for path, names, function in ((setter, [*place, value], keep), (getter, place, read)):
         call: Callable[..., Any] = eval(f"lambda {', '.join(names)}: function({', '.join(names)})",
@@ -109,15 +109,20 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
         device_type: "CPU" or "GPU"; None for both.
 
     Raises:
-        RD20: some of the devices that there are would be left out.
+        RD20: some of the devices that there are would be left out.  RD34: a device that there is not, or of another
+            type.
 
     Source: tf.config.set_visible_devices.
     """
-    given = list(devices) if isinstance(devices, list) else [devices]
-    there = physical.list_physical_devices(device_type)
-    if set(given) != set(there):
-        raise errors.error("RD20", "tf.config.set_visible_devices", f"{errors.counted(len(given), 'device')} of "
-                           f"{len(there)} would be seen", "State the devices with REFDIST_DEVICES, such as "
+    visible = list(devices) if isinstance(devices, list) else [devices]
+    present = physical.list_physical_devices(device_type)
+    for device in visible:
+        if device not in present:
+            raise errors.error("RD34", "tf.config.set_visible_devices", f"{device!r} is none of the devices {present}",
+                               f"Pass devices of `tf.config.list_physical_devices({device_type!r})`.")
+    if len(set(visible)) < len(present):
+        raise errors.error("RD20", "tf.config.set_visible_devices", f"{errors.counted(len(set(visible)), 'device')} of "
+                           f"{len(present)} would be seen", "State the devices with REFDIST_DEVICES, such as "
                            "REFDIST_DEVICES=CPU:1.")
 
 
@@ -152,10 +157,10 @@ class _Options:
     # Settings of a session, which there is not: fields that can be set and read.
     _fields: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         for name, make in self._fields.items():
             super().__setattr__(name, make())
-        for name, value in given.items():
+        for name, value in settings.items():
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
