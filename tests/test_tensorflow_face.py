@@ -33,6 +33,7 @@ import refdist
 import refdist.tf
 from refdist.runtime import process
 from refdist.tf import notebooks
+from refdist.tf.names import INSTEAD
 from refdist.tf.operations import OPERATIONS, find
 
 _INSTALLED = {name for name in ("keras", "torch", "tensorflow") if importlib.util.find_spec(name)}
@@ -854,11 +855,22 @@ def test_a_check_that_does_not_hold_says_what_it_compared(tf: Any) -> None:
 
 
 @needs_keras
+def test_names_that_are_said_to_be_missing_are_missing(tf: Any) -> None:
+    for path in INSTEAD:
+        place, _, name = path.rpartition(".")
+        assert not hasattr(functools.reduce(getattr, filter(None, place.split(".")), tf), name), path
+
+
+@needs_keras
 def test_another_name_says_what_to_write(tf: Any) -> None:
     for path, advice in (("saved_model", r"Write `model.save\("), ("gradients", "Write the gradient"),
                          ("ragged", "padded_batch"),
                          ("data.experimental.take_while", "Write `tf.data.Dataset.take_while`"),
-                         ("data.experimental.save", "TFRecordWriter"), ("data.Dataset.save", "TFRecordWriter"),
+                         ("data.experimental.save", r"Dataset.save: .*TFRecordWriter"),
+                         ("data.Dataset.save", r"Dataset.save: .*TFRecordWriter"),
+                         ("data.Dataset.ragged_batch", "Dataset.ragged_batch: .*padded_batch"),
+                         ("data.experimental.ignore_errors", "Catch the error"),
+                         ("compat.v1.ragged", r"RD20\] tf.compat.v1.ragged: .*padded_batch"),
                          ("data.Nothing", r"RD20\] tf.data.Nothing: .* Use what `dir\(tf.data\)` lists"),
                          ("compat.v1.where", "Write `tf.where`"), ("compat.v1.placeholder", "no graphs"),
                          ("tpu.experimental.embedding", "RD20"), ("strings.ngrams", r"`dir\(tf.strings\)` lists"),

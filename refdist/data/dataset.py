@@ -41,6 +41,8 @@ from refdist.data.threads import AUTOTUNE
 from refdist.missing import Missing
 
 _AT_ONCE = 16  # datasets that `interleave` reads in turn, where AUTOTUNE leaves the number to us
+_FILES = "Write the elements with `TFRecordWriter`, or as arrays with `np.savez`."
+_PADDED = "Write `padded_batch`, which makes the rows as long as the longest."
 
 
 class Dataset:
@@ -61,8 +63,8 @@ class Dataset:
     counter = Missing("Write `Dataset.range(start, 2**62, step)`.")
     fingerprint = Missing("Leave it out: datasets are compared by their elements.")
     ignore_errors = Missing("Catch the error in the function that `map` calls, and `filter` what it returns then.")
-    load = save = snapshot = Missing("Write the elements with `TFRecordWriter`, or as arrays with `np.savez`.")
-    ragged_batch = sparse_batch = Missing("Write `padded_batch`, which makes the rows as long as the longest.")
+    load, save, snapshot = (Missing(_FILES) for _ in range(3))
+    ragged_batch, sparse_batch = (Missing(_PADDED) for _ in range(2))
 
     def __init__(self, pipeline: Pipeline, options: Options | None = None) -> None:
         self._pipeline = pipeline

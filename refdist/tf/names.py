@@ -28,7 +28,6 @@ _KEPT = ("Write `model.save(\"name.keras\")` and `tf.keras.models.load_model`; w
          "`tf.train.Checkpoint`.")
 _ROWS = "Read the lines with `tf.data.TextLineDataset(path).skip(1)`, and `map` them with `tf.io.decode_csv`."
 _EXAMPLES = "Write `tf.data.TFRecordDataset(paths).batch(n).map(lambda x: tf.io.parse_example(x, features))`."
-_FILES_OF_ELEMENTS = "Write the elements with `tf.io.TFRecordWriter`, or as arrays with `np.savez`."
 # What to write instead of a path below `tf`, in the words of a program of TensorFlow's.
 INSTEAD = {
     "saved_model": _KEPT,
@@ -41,7 +40,6 @@ INSTEAD = {
     "feature_column": "Write layers: `tf.keras.layers.StringLookup`, `CategoryEncoding`, `Normalization`.",
     "train.ExponentialMovingAverage": "Write `use_ema=True` in the optimizer, or `average.assign(decay * average + "
                                       "(1 - decay) * variable)` after each step.",
-    "config.get_visible_devices": "Write `tf.config.list_logical_devices()`.",
     "data.experimental.Counter": "Write `tf.data.Dataset.range(start, 2**62, step)`.",
     "data.experimental.CsvDataset": _ROWS,
     "data.experimental.make_csv_dataset": _ROWS,
@@ -55,8 +53,6 @@ INSTEAD = {
     "data.experimental.copy_to_device": "Leave it out: strategies put each replica's part on its device.",
     "data.experimental.get_structure": "Write `dataset.element_spec`.",
     "data.experimental.get_next_as_optional": "Write `iterator.get_next_as_optional()`.",
-    "data.experimental.save": _FILES_OF_ELEMENTS,
-    "data.experimental.load": _FILES_OF_ELEMENTS,
     "data.experimental.SqlDataset": "Read the rows in a generator, for `tf.data.Dataset.from_generator`.",
 }
 # The modules whose names are no computations.
@@ -135,10 +131,12 @@ def checked(value: Any, path: str) -> Any:
 def _refuse(module: ModuleType, name: str, path: str) -> object:
     # A name of which nothing is known may be TensorFlow's: what there is, is said.
     place, whole = f"tf.{path}".rstrip("."), f"{path}.{name}".lstrip(".")
-    if whole in INSTEAD:
-        raise _missing(whole, INSTEAD[whole])
-    if path == "data.experimental" and hasattr(data.Dataset, name):
-        raise _missing(whole, f"Write `tf.data.Dataset.{name}`.")
+    advice = INSTEAD.get(whole) or (INSTEAD.get(name) if path == "compat.v1" else None)
+    if advice is None and path == "data.experimental" and name in vars(data.Dataset):
+        getattr(data.Dataset, name)  # says what to write where it is missing, too
+        advice = f"Write `tf.data.Dataset.{name}`."
+    if advice:
+        raise _missing(whole, advice)
     if path == "compat.v1" and name in _names_of_tf():
         raise _missing(whole, f"Write `tf.{name}`, as TensorFlow 2 has it.")
     try:
