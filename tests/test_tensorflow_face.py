@@ -1509,6 +1509,10 @@ def test_names_of_keras_2_are_there_or_say_what_to_write(tf: Any) -> None:
     (lambda tf: tf.keras.layers.HashedCrossing(num_bins=2), "HashedCrossing: .*strings.join"),
     (lambda tf: tf.keras.utils.FeatureSpace.float(), "FeatureSpace: .*Normalization"),
     (lambda tf: tf.keras.utils.split_dataset(tf.data.Dataset.range(4), 0.5), "split_dataset: .*take"),
+    (lambda tf: tf.keras.backend.bias_add(tf.ones((1, 2)), tf.ones(2)), "backend.bias_add: .*tf.nn.bias_add"),
+    (lambda tf: tf.keras.backend.pool2d(tf.ones((1, 2, 2, 1)), (2, 2)), "backend.pool2d: .*ops.max_pool"),
+    (lambda tf: tf.keras.backend.ctc_decode(tf.ones((1, 2, 3)), [2]), r"ctc_decode: .*tf.math.log\(y_pred\)"),
+    (lambda tf: tf.keras.backend.in_top_k(tf.ones((1, 2)), tf.constant([1]), 1), "in_top_k: .*math.in_top_k"),
     (lambda tf: __import__("keras").src.utils.module_utils.tensorflow.constant, "computes with TensorFlow"),
 ])
 def test_what_keras_computes_with_tensorflow_itself_says_what_to_write(

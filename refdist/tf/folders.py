@@ -1,6 +1,7 @@
-"""Datasets of a folder's files, and of time series, by the functions of Keras, which leave the datasets to TensorFlow.
+"""Datasets of a folder's files, by the functions of Keras, which leave the datasets to TensorFlow.
 
-Keras finds the files, their classes and their order.  What it asks TensorFlow for is `refdist.tf` here.
+Keras finds the files, their classes and their order; the datasets of them are made here, with the specs that `map` does
+not know.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from keras.src.utils import (
     dataset_utils,
     image_dataset_utils,
     text_dataset_utils,
-    timeseries_dataset_utils,
 )
 
 import refdist.tf as tf
@@ -24,8 +24,6 @@ from refdist.data.spec import TensorSpec
 
 def connect() -> None:
     """From now on Keras makes these datasets."""
-    for module in (image_dataset_utils, text_dataset_utils, timeseries_dataset_utils):
-        module.tf = tf
     dataset_utils.labels_to_dataset_tf = _labels
     image_dataset_utils._paths_and_labels_to_dataset_tf = _pictures
     text_dataset_utils._paths_and_labels_to_dataset_tf = _texts

@@ -17,8 +17,8 @@ from refdist.data import Dataset
 from refdist.tf.keras.seams import replace
 from refdist.tf.own import LENT
 
-_MODULES = ("utils.timeseries_dataset_utils", "layers.preprocessing.normalization",
-            "layers.preprocessing.discretization", "legacy.layers")
+_MODULES = ("utils.image_dataset_utils", "utils.text_dataset_utils", "utils.timeseries_dataset_utils",
+            "layers.preprocessing.normalization", "layers.preprocessing.discretization", "legacy.layers")
 # Where Keras keeps the names of `tf.keras`.
 _NAMES = "keras._tf_keras.keras"
 _SAVED = "refdist writes and reads no SavedModel", (
@@ -32,6 +32,27 @@ _REFUSED = {
     "utils.FeatureSpace": ("Keras computes it with TensorFlow", "Write a layer for each feature, `Normalization`, "
                            "`StringLookup` or `IntegerLookup`, and `tf.concat`."),
 }
+# Functions of `tf.keras.backend` that ask for what refdist has not, and what to write instead.
+_FUNCTIONS = {
+    "bias_add": "Write `tf.nn.bias_add(x, bias)`.",
+    "conv1d conv2d conv3d": "Write `tf.keras.ops.conv(x, kernel, strides, padding)`.",
+    "conv2d_transpose": "Write `tf.keras.ops.conv_transpose(x, kernel, strides, padding)`.",
+    "ctc_batch_cost": "Write `tf.keras.ops.ctc_loss(y_true, tf.math.log(y_pred), label_length, input_length, "
+                      "mask_index=classes - 1)`, with lengths of shape (batch,).",
+    "ctc_decode": "Write `tf.keras.ops.ctc_decode(tf.math.log(y_pred), input_length, mask_index=classes - 1)`.",
+    "ctc_label_dense_to_sparse": "Leave it out: `tf.keras.ops.ctc_loss` takes the labels as they are.",
+    "depthwise_conv2d": "Write `tf.keras.ops.depthwise_conv(x, kernel, strides, padding)`.",
+    "dropout": "Write `tf.nn.dropout(x, rate)`.",
+    "in_top_k": "Write `tf.math.in_top_k(targets, predictions, k)`.",
+    "pool2d pool3d": "Write `tf.keras.ops.max_pool(x, pool_size, strides, padding)`, or `average_pool`.",
+    "random_normal_variable": "Write `tf.Variable(tf.random.normal(shape, mean, scale))`.",
+    "random_uniform_variable": "Write `tf.Variable(tf.random.uniform(shape, low, high))`.",
+    "resize_images": "Write `tf.image.resize(x, (height, width), \"nearest\")`.",
+    "rnn": "Write the loop in Python, or `tf.keras.layers.RNN(cell)`.",
+    "separable_conv2d": "Write `tf.keras.ops.separable_conv(x, depthwise_kernel, pointwise_kernel, strides, padding)`.",
+}
+_REFUSED.update({f"backend.{name}": ("refdist has not all that Keras asks TensorFlow for in it", advice)
+                 for names, advice in _FUNCTIONS.items() for name in names.split()})
 # How many rows of a dataset without batches a layer that adapts itself reads at once.
 _ROWS = 128
 # The formats of `Model.export` that TensorFlow writes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +26,6 @@ def add_names(keras: Any) -> None:
     keras.metrics.Metric.reset_states = keras.metrics.Metric.reset_state
     keras.optimizers.legacy = _Legacy("refdist.tf.keras.optimizers.legacy")
     keras.callbacks.TensorBoard = _tensorboard
-    for name in ("image", "sequence", "text"):  # which TensorFlow's Keras has beside Keras's own
-        setattr(keras.preprocessing, name, import_module(f"keras._tf_keras.keras.preprocessing.{name}"))
 
 
 class _Legacy(ModuleType):
