@@ -110,7 +110,7 @@ def warn_of_weights(what: str, each: Sequence[float], warned: set[str]) -> None:
     Args:
         what: the cause, in words: "the mask of a batch leaves".
         each: how many rows, or other losses, each replica has.
-        told: the causes that were told before.
+        warned: the causes that were warned of before.
     """
     if what in warned or min(each) == max(each):
         return
