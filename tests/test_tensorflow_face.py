@@ -524,6 +524,8 @@ def test_a_shape_that_a_tensor_does_not_have_is_refused(tf: Any) -> None:
     tensor.set_shape([None, 3])
     with pytest.raises(ValueError, match=r"\[RD04\].*has shape \(2, 3\), and the program says \(None, 4\)"):
         tensor.set_shape([None, 4])
+    with pytest.raises(ValueError, match=r"\[RD04\].*the program says \(3,\)"):
+        tensor.set_shape(3)
 
 
 @needs_keras

@@ -130,9 +130,11 @@ def _show(kind: Any, name: str, seen: Callable[[Any], Any]) -> None:
 
 def _set_shape(tensor: Any, shape: Any) -> None:
     # Every length is known here: what the program states is checked.
-    if not TensorShape(shape).is_compatible_with(tensor.shape):
+    stated = TensorShape(shape)
+    if not stated.is_compatible_with(tensor.shape):
         raise errors.error("RD04", "Tensor.set_shape", f"the tensor has shape {_dimensions(tensor.shape)}, and the "
-                           f"program says {tuple(shape)}", "State the shape that it has, with None for what may vary.")
+                           f"program says {_dimensions(stated)}",
+                           "State the shape that it has, with None for what may vary.")
 
 
 def _ref(tensor: Any) -> Reference:
