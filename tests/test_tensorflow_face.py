@@ -402,7 +402,11 @@ def test_two_workers_of_tf_config_have_the_losses_of_one_loop(tmp_path: Path) ->
         [sys.executable, "-m", "refdist", "run", "--tensorflow", str(path)], text=True, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, env={**os.environ, "TF_CONFIG": json.dumps(
             {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}})}) for index in range(2)]
-    printed = [each.communicate(timeout=HANG) for each in started]
+    try:
+        printed = [each.communicate(timeout=HANG) for each in started]
+    finally:
+        for each in started:  # where one hangs, the other would wait for it
+            each.kill()
     assert [each.returncode for each in started] == [0, 0], printed
 
     x = np.random.default_rng(0).normal(size=(48, 3)).astype(F32)  # the same in one loop of NumPy
