@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -191,8 +192,8 @@ def noise(first: Any, second: Any, largest: Any) -> Any:
     """The ratio of the largest number to the differences, in decibels, one for each image."""
     first, second, largest = _pair(first, second, largest)
     distance = ops.mean(ops.square(ops.subtract(first, second)), (-3, -2, -1))
-    return ops.subtract(ops.multiply(20 / np.log(10), ops.log(largest)), ops.multiply(
-        10 / np.log(10), ops.log(distance)))
+    decibels = 10 / math.log(10)  # a number of Python, beside which JAX keeps the dtype
+    return ops.subtract(ops.multiply(2 * decibels, ops.log(largest)), ops.multiply(decibels, ops.log(distance)))
 
 
 def similarity(first: Any, second: Any, largest: Any, size: int, sigma: float, k1: float, k2: float,
