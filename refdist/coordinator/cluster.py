@@ -70,9 +70,11 @@ class Bound:
         self.args = args
         self.kwargs = kwargs
 
+    def on(self, worker: int) -> Callable[[], object]:
+        """The function of no arguments that a worker calls."""
+        return functools.partial(self, worker) if self.args or self.kwargs else self.fn
+
     def __call__(self, worker: int) -> object:
-        if not self.args and not self.kwargs:
-            return self.fn()
         args, kwargs = nest.map_structure(
             lambda leaf: _of_worker(leaf, worker) if isinstance(leaf, PerWorkerValue) else leaf,
             [self.args, self.kwargs])
@@ -106,6 +108,8 @@ class Cluster(Functions):
 
     @property
     def idle(self) -> bool:
+        if self.queue:  # nearly always, where it is asked after each function; this needs no lock
+            return False
         with self.waiting.lock:
             return not self.queue and not any(worker.closure for worker in self._workers)
 
@@ -127,7 +131,8 @@ class Cluster(Functions):
 
     def raise_error(self) -> None:
         # Functions are stopped one at a time, by the thread that lets them go on.
-        self.waiting.until(lambda: self.error is None, self._raise_error)
+        if self.error is not None:
+            self.waiting.until(lambda: self.error is None, self._raise_error)
 
     def _raise_error(self) -> None:
         if current.value is not None:
@@ -154,9 +159,11 @@ class Cluster(Functions):
 
     def scheduling(self) -> None:
         if current.value is not None and current.value.queueing(self):
-            with self.waiting.leading() as leads:
-                if leads:
+            if self.waiting.lead():
+                try:
                     self._switch(None)
+                finally:
+                    self.waiting.leave()
 
     def scheduled(self) -> None:
         self.pause()
@@ -171,7 +178,9 @@ class Cluster(Functions):
 
     def bound(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
               ) -> Callable[[int], object]:
-        return Bound(fn, *nest.map_structure(kept, [args, kwargs]) if args or kwargs else ((), {}))
+        if args or kwargs:
+            args, kwargs = nest.map_structure(kept, [args, kwargs])
+        return Bound(fn, args, kwargs)
 
     def per_worker_dataset(self, given: object) -> PerWorkerDataset:
         return PerWorkerDataset(per_worker_datasets(given, self.workers), self._extended.lives)
@@ -191,11 +200,13 @@ class Cluster(Functions):
         if closure is None:
             if self._interrupted:
                 return
-            with self.waiting.leading() as leads:
-                if leads:
-                    self._pause(None, access)
-                else:
-                    disturbed("a thread of the program's own makes accesses")
+            if not self.waiting.lead():
+                disturbed("a thread of the program's own makes accesses")
+                return
+            try:
+                self._pause(None, access)
+            finally:
+                self.waiting.leave()
         elif closure.fate or self._interrupted:
             self._end(closure)
         else:
@@ -293,17 +304,17 @@ class Cluster(Functions):
 
     def _taken(self, number: int) -> Job:
         worker = self._workers[number]
-        with self.waiting.lock:
-            self._rested.remove(worker)
-            worker.closure = closure = self.queue.popleft()
-        closure.worker = worker
+        closure = self.queue[0]
+        worker.closure, closure.worker = closure, worker  # before it leaves the queue, where `idle` looks first
+        self.queue.popleft()
+        self._rested.remove(worker)
         return functools.partial(self._carry_out, closure)
 
     def _carry_out(self, closure: Closure) -> Job | None:
         worker = closure.worker
-        assert worker is not None and callable(closure.call)
+        assert worker is not None and isinstance(closure.call, Bound)
         _mine.closure, here.worker = closure, worker.number
-        call, number = functools.partial(closure.call, worker.number), worker.number
+        call, number = closure.call.on(worker.number), worker.number
         try:
             value = closure.snapshot.call(carried_out, call, closure.name, closure.number, number)
             if not closure.fate:
@@ -370,11 +381,13 @@ class Cluster(Functions):
 
     def stop(self, task: tuple[str, int], left: int | None) -> None:
         """Simulates the loss of a task after so many accesses, or, None, when the choices say so."""
-        with self.waiting.leading() as leads:
-            if leads and left == 0:
-                self.lose(task)
-            else:
-                self.add_fault(task, left)
+        if left != 0 or not self.waiting.lead():
+            self.add_fault(task, left)
+            return
+        try:
+            self.lose(task)
+        finally:
+            self.waiting.leave()
 
     def lose(self, task: tuple[str, int], returns: bool = False) -> None:
         """Simulates the loss of a task; if `returns`, the worker is started again at once, with a fresh state."""

@@ -99,8 +99,7 @@ class Functions(ABC):
     def add(self, closure: Closure, site: Site | None) -> None:
         """Puts a function at the end of the queue, and gives it its number."""
         with self.waiting.lock:
-            self.count += 1
-            closure.number = self.count
+            closure.number = self.count = self.count + 1
             if journal.recording.value is not None:
                 journal.recording.value.write("schedule", function=closure.name, scheduled=closure.number, site=site)
             self.queue.append(closure)

@@ -124,10 +124,12 @@ class Fleet:
 
         If another thread waits for answers, that one takes them.
         """
-        with self.waiting.leading() as leads:
-            if leads:
+        if self.waiting.lead():
+            try:
                 self.go_on(0)
-        if not leads:
+            finally:
+                self.waiting.leave()
+        else:
             with self.waiting.lock:
                 self._send_all()
 

@@ -7,9 +7,9 @@ come of one.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from refdist.coordinator.strands import SIGNAL_SECONDS
 
@@ -22,11 +22,14 @@ class Waiting:
     Attributes:
         lock: held for moments, by code that changes what threads wait for.
         leads: held by the thread that lets functions go on, for as long as it does.
+        lead: takes the lead, unless another thread has it; returns whether it did.  `leave` follows in a `finally`:
+            a context manager would take longer than the access to a variable for which it is called.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.leads = threading.RLock()
+        self.lead: Callable[[], bool] = functools.partial(self.leads.acquire, False)
         self._change = threading.Condition(self.lock)
         self._followers = 0
         self._lasts = threading.RLock()  # held by the thread that leads in `until`; taken by nobody else for long
@@ -44,14 +47,16 @@ class Waiting:
                         while not ready():
                             go_on()
                 finally:
-                    self._release()
+                    self.leave()
 
     def step(self, go_on: Callable[[], object]) -> None:
         """Calls `go_on` once; or waits a moment for a change, if another thread lets functions go on."""
-        with self.leading() as leads:
-            if leads:
+        if self.lead():
+            try:
                 go_on()
-                return
+            finally:
+                self.leave()
+            return
         with self._change:
             self._followers += 1
             try:
@@ -59,23 +64,19 @@ class Waiting:
             finally:
                 self._followers -= 1
 
-    @contextlib.contextmanager
-    def leading(self) -> Iterator[bool]:
-        """Takes the lead for the length of a `with` block, unless another thread has it; says whether it did."""
-        leads = self.leads.acquire(blocking=False)
-        try:
-            yield leads
-        finally:
-            if leads:
-                self._release()
+    def leave(self) -> None:
+        """Gives up the lead; another thread that waits takes it."""
+        self.leads.release()
+        if self._followers:
+            self._notify()
 
     def attend(self, go_on: Callable[[], object]) -> None:
         """Calls `go_on`; or, while another thread is in `until` and does, waits until it has come to its end."""
-        if self.leads.acquire(blocking=False):
+        if self.lead():
             try:
                 go_on()
             finally:
-                self._release()
+                self.leave()
         else:
             with self._lasts:
                 pass
@@ -83,20 +84,19 @@ class Waiting:
     def changed(self) -> None:
         """Called when a function has ended, or nobody lets them go on any more."""
         if self._followers:
-            with self._change:
-                self._change.notify_all()
+            self._notify()
+
+    def _notify(self) -> None:
+        with self._change:
+            self._change.notify_all()
 
     def _follow(self, ready: Callable[[], bool]) -> bool:
         """Waits until no other thread lets functions go on, or `ready()`; returns whether this thread does it now."""
         with self._change:
             self._followers += 1  # before it looks: a change that it does not see notifies it
             try:
-                while not (leads := self.leads.acquire(blocking=False)) and not ready():
+                while not (leads := self.lead()) and not ready():
                     self._change.wait(SIGNAL_SECONDS)
                 return leads
             finally:
                 self._followers -= 1
-
-    def _release(self) -> None:
-        self.leads.release()
-        self.changed()
