@@ -117,6 +117,11 @@ def test_a_second_collective_of_a_worker_is_refused_before_anything_is_sent(kind
                         done.stdout)
 
 
+def test_a_collective_that_is_interrupted_before_anything_is_sent_can_be_made_again(tmp_path: Path) -> None:
+    done = mpiexec(2, str(HERE / "broken_off.py"), "early", FOLDER=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "made again\n", "")
+
+
 def test_after_an_interrupted_collective_the_next_one_is_an_error(tmp_path: Path) -> None:
     """The others took what it had contributed to the one that was broken off for its part of the next one."""
     done = mpiexec(2, str(HERE / "broken_off.py"), "interrupt", FOLDER=str(tmp_path))

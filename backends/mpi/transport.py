@@ -285,7 +285,7 @@ class MPITransport(ConnectableTransport):
         Returns:
             The size of each worker's data.
         """
-        self._count = count = self._count + 1
+        count = self._count + 1
         self._watch.entered(count, call)
         journal.history.value.append((self._name, call.kind, call.signature, call.call_site))
         out, nbytes, fingerprint = self._out, len(data), self._fingerprint(call)
@@ -294,6 +294,7 @@ class MPITransport(ConnectableTransport):
             out[_HEADER.size:_HEADER.size + nbytes] = data
         elif type(data) is bytes and self._slots is not None and nbytes <= Slots.nbytes:
             self._slots.own(count)[:nbytes] = np.frombuffer(data, np.uint8)
+        self._count = count  # what is interrupted before has sent nothing, and the next call takes its place
         prepared, self._prepared = self._prepared, None
         if prepared is None:
             self._wait(self._comm.Iallgather(out, self._in))
