@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import signal
 import threading
@@ -25,7 +26,7 @@ from refdist.coordinator import (
 )
 from refdist.coordinator.cluster import PATIENCE
 from refdist.data import Dataset
-from refdist.errors import CancelledError
+from refdist.errors import CancelledError, InvalidContextError
 
 index = refdist.coordinator.experimental_get_current_worker_index
 
@@ -659,3 +660,42 @@ def test_of_two_errors_the_first_is_raised() -> None:
     assert c.done()
     with pytest.raises(KeyError):
         a.fetch()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_signal_handler_that_interrupts_a_wait_cannot_wait_itself(stopped: bool) -> None:
+    """Nobody gave the turn back to the call that was interrupted; both waited for ever."""
+    c, handled, errors = coordinator(2), threading.Event(), []
+    v = variable(c)
+
+    def handler(*_: object) -> None:
+        for _ in range(2 * PATIENCE):
+            v.read_value()
+        c.schedule(v.assign_add, args=(1.0,))
+        for call in (c.join, c.done):
+            try:
+                call()
+            except InvalidContextError as error:
+                errors.append(str(error))
+        handled.set()
+
+    def function() -> None:
+        try:
+            while stopped:
+                v.read_value()
+        finally:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            handled.wait()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        c.schedule(function)
+        if stopped:
+            c.schedule(fail)
+        with pytest.raises(KeyError) if stopped else contextlib.nullcontext():
+            c.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(errors) == 2 and all("RD09" in error and "a signal handler calls it" in error for error in errors)
+    c.join()
+    assert float(v) == 1.0

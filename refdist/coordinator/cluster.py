@@ -98,6 +98,7 @@ class Cluster(Functions):
         self._rested = list(self._workers)  # idle workers, the one that has been idle longest first
         self._faults: list[Fault] = []
         self._turn = Turn(of_the_program=True)
+        self._waits: int | None = None  # the thread of the program that waits until it has the turn again
         self._failure: BaseException | None = None
         self._in_a_row = 0
         self._tired: list[Option] = []
@@ -114,6 +115,8 @@ class Cluster(Functions):
             return not self.queue and not any(worker.closure for worker in self._workers)
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
+        self._require_that_it_does_not_wait(attempted)
+
         def go_on() -> None:
             self.check(attempted)
             if not self._let_others(ready):
@@ -131,7 +134,7 @@ class Cluster(Functions):
 
     def raise_error(self) -> None:
         # Functions are stopped one at a time, by the thread that lets them go on.
-        if self.error is not None:
+        if self.error is not None and not self._is_interrupting():
             self.waiting.until(lambda: self.error is None, self._raise_error)
 
     def _raise_error(self) -> None:
@@ -153,13 +156,23 @@ class Cluster(Functions):
             raise errors.error("RD32", attempted, "the program was interrupted while a function ran",
                                "Make the strategy and the coordinator again.")
 
+    def _is_interrupting(self) -> bool:
+        """Whether this is a signal handler, in a thread that waits for the turn: nobody would give it back twice."""
+        return self._waits is not None and self._waits == threading.get_ident()
+
+    def _require_that_it_does_not_wait(self, attempted: str) -> None:
+        if self._is_interrupting():
+            raise errors.error("RD09", attempted, "a signal handler calls it, which interrupts a call that waits for "
+                               "functions", "Let the handler set a variable, and look at it after each call.")
+
     def step(self) -> None:
+        self._require_that_it_does_not_wait("ClusterCoordinator.done")
         disturbed("the program asks `done()`, whose answer is no access")
         self.waiting.step(functools.partial(self._let_others, _always))
 
     def scheduling(self) -> None:
         if current.value is not None and current.value.queueing(self):
-            if self.waiting.lead():
+            if not self._is_interrupting() and self.waiting.lead():
                 try:
                     self._switch(None)
                 finally:
@@ -200,7 +213,7 @@ class Cluster(Functions):
         if closure is None:
             if self._interrupted:
                 return
-            if not self.waiting.lead():
+            if self._is_interrupting() or not self.waiting.lead():
                 disturbed("a thread of the program's own makes accesses")
                 return
             try:
@@ -282,6 +295,28 @@ class Cluster(Functions):
 
     def _hand_over(self, option: Option, turn: Turn) -> None:
         self._in_a_row = 0
+        self._wait(turn, functools.partial(self._give, option))
+        failure = self._failure
+        if failure is not None and turn is self._turn:
+            self._failure = None
+            raise failure
+
+    def _wait(self, turn: Turn, give: Callable[[], object]) -> None:
+        """Gives the turn to another strand, and waits until it comes back."""
+        of_the_program = _mine.closure is None
+        if of_the_program:
+            self._waits = threading.get_ident()
+        try:
+            give()
+            turn.wait()
+        except BaseException:  # KeyboardInterrupt, in the thread of the coordinator
+            self._interrupted = True
+            raise
+        finally:
+            if of_the_program:
+                self._waits = None
+
+    def _give(self, option: Option) -> None:
         if option.action == COORDINATOR:
             self._turn.give()
         elif option.action == GO_ON:
@@ -290,15 +325,6 @@ class Cluster(Functions):
             closure.turn.give()
         else:
             strands.start(self._taken(int(option.task)))
-        try:
-            turn.wait()
-        except BaseException:  # KeyboardInterrupt, in the thread of the coordinator
-            self._interrupted = True
-            raise
-        failure = self._failure
-        if failure is not None and turn is self._turn:
-            self._failure = None
-            raise failure
 
     # --- Carrying out functions ---
 
@@ -381,7 +407,7 @@ class Cluster(Functions):
 
     def stop(self, task: tuple[str, int], left: int | None) -> None:
         """Simulates the loss of a task after so many accesses, or, None, when the choices say so."""
-        if left != 0 or not self.waiting.lead():
+        if left != 0 or self._is_interrupting() or not self.waiting.lead():
             self.add_fault(task, left)
             return
         try:
@@ -463,6 +489,5 @@ class Cluster(Functions):
     def _stop(self, closure: Closure, fate: str) -> None:
         closure.fate = fate
         if closure is not _mine.closure:
-            closure.asker = asker = Turn()
-            closure.turn.give()
-            asker.wait()
+            closure.asker = asker = Turn(of_the_program=True)
+            self._wait(asker, closure.turn.give)

@@ -34,7 +34,8 @@ class RemoteValue:
 
         Raises:
             Whatever the function has raised, as often as it is asked for.
-            RD32: the function was cancelled.  RD33: no worker is left.  RD09: called in a scheduled function.
+            RD32: the function was cancelled.  RD33: no worker is left.  RD09: called in a scheduled function, or in
+            a signal handler that has interrupted a call that waits for one.
             RD34: an array of the result is more than NumPy's, a masked one for example; `get` returns it.
 
         Source: tf.distribute.coordinator.RemoteValue.fetch.
