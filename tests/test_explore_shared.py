@@ -381,3 +381,23 @@ seen.assign(package.rows.read)
     ended = subprocess.run([sys.executable, "-m", "refdist", "explore", "train.py"], capture_output=True, text=True,
                            cwd=tmp_path, timeout=HANG)
     assert ended.returncode == 1 and "SHARED OBJECT package.rows.read" in ended.stdout, ended
+
+
+def test_a_result_that_orders_which_were_not_tried_may_have_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        rows: list[int] = []
+
+        def step(k: int) -> None:
+            if v.assign_add(1.0) > 0:
+                rows.append(k)
+
+        for k in range(3):
+            c.schedule(step, args=(k,))
+        c.join()
+        return tuple(rows)
+
+    assert refdist.explore(program(body)).proved
+    monkeypatch.setattr(explorer, "ORDERS", 2)
+    report = refdist.explore(program(body))
+    assert not report.findings
+    assert any("no order of whole functions has that was tried" in reason for reason in report.reasons)

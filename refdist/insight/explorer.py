@@ -29,10 +29,14 @@ from refdist.core import call_site, keras
 from refdist.core.integers import as_integer
 from refdist.insight.anomalies import (
     INTERRUPTED,
+    LOST_UPDATE,
     NOT_RESTART_SAFE,
     OTHER,
     RUN_TWICE,
     SHARED,
+    STALE_READ,
+    TORN_READ,
+    TORN_WRITE,
     Anomaly,
     anomaly,
     too_stale,
@@ -53,6 +57,9 @@ Check = Callable[[Any], object]
 SHORTENING = 1000  # the most runs spent on looking for a shorter schedule
 ORDERS = 1000  # the most orders of whole functions that are tried
 ORDERING = 4  # the part of the budget that they may take is 1 in so many
+# Where these are in a schedule, a result of no order that was tried is wrong, although others were not tried.  With any
+# other anomaly it may be that of another order, if those that were tried differ.
+CERTAIN = (LOST_UPDATE, TORN_READ, TORN_WRITE, STALE_READ)
 PREDICTIONS = 10  # the most runs that confirm predicted schedules
 UNITS = {"s": 1, "min": 60}  # of a budget, in seconds
 NO_OPTION = "there is no such option"
@@ -605,6 +612,10 @@ class _Explorer:
                 self._serial.append(other)
             if same(came, other):
                 return None
+        if not self._all_orders and len(self._serial) > 1 and circle.kind not in CERTAIN:
+            self._reasons["a schedule has a result that no order of whole functions has that was tried, and there are "
+                          "more orders; pass a `check` that says which results are right"] = None
+            return None
         known = sorted({str(outcome) for outcome in self._serial})
         result = str(came)
         if result in known:  # it is a variable that differs
