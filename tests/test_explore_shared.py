@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -401,3 +402,42 @@ def test_a_result_that_orders_which_were_not_tried_may_have_is_no_fault(monkeypa
     report = refdist.explore(program(body))
     assert not report.findings
     assert any("no order of whole functions has that was tried" in reason for reason in report.reasons)
+
+
+def test_of_several_objects_with_one_name_each_is_looked_at() -> None:
+    """The arguments of a partial have no names: a list was taken for the longer one behind it."""
+
+    def step(assign_add: Callable[[float], object], rows: list[int], longer: list[int]) -> None:
+        count = len(rows)
+        assign_add(1.0)
+        rows[count:] = longer[:1]
+
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        rows: list[int] = []
+        partial = functools.partial(step, v.assign_add, rows, [0, 0, 0])
+        for _ in range(2):
+            c.schedule(partial)
+        c.join()
+        return len(rows)
+
+    report = refdist.explore(program(body))
+    assert {result for result, _ in report.results} == {"1", "2"} and report.findings
+
+
+def test_the_order_of_the_keys_of_a_dict_is_looked_at() -> None:
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        keys = OrderedDict.fromkeys("abc")
+
+        def step(key: str) -> None:
+            last = next(reversed(keys))
+            v.assign_add(1.0)
+            if last == next(reversed(keys)):
+                keys.move_to_end(key)
+
+        for key in "ab":
+            c.schedule(step, args=(key,))
+        c.join()
+        return "".join(keys)
+
+    report = refdist.explore(program(body))
+    assert len(report.results) == 3 and report.findings

@@ -102,6 +102,7 @@ class Look:
         self.codes: dict[CodeType, None] = {}
         self.held: dict[str, None] = {}
         self._seen: dict[int, str] = {}  # id -> path
+        self._times: dict[str, int] = {}  # how many objects are at a path, where there are several
         self._kept: list[object] = []  # so that no id is used twice
 
     def states(self) -> None:
@@ -117,6 +118,9 @@ class Look:
         waiting = deque([(path, value)])
         while waiting and len(self.picture) < ENTRIES:
             path, value = waiting.popleft()
+            if path in self.picture:  # of another object, such as a variable of that name of another function
+                times = self._times[path] = self._times.get(path, 1) + 1
+                path = f"{path}, number {times}"
             if type(value) in _EXACTLY_PLAIN:
                 self.picture[path] = value if not isinstance(value, float) or value == value else "nan"
                 continue
@@ -168,8 +172,9 @@ class Look:
             self.picture[path] = str(content.dtype), content.shape, _digest(
                 repr(content.tolist()).encode() if content.dtype.hasobject else content.tobytes())
         elif isinstance(value, (dict, Mapping)):
-            self.picture[path] = kind.__name__, len(value)
-            yield from ((f"{path}[{key!r}]", item) for key, item in list(value.items()))
+            items = [(repr(key), item) for key, item in list(value.items())]
+            self.picture[path] = kind.__name__, [key for key, _ in items]
+            yield from ((f"{path}[{key}]", item) for key, item in items)
             yield from _objects(f"{path}[key", value)
         elif isinstance(value, (list, tuple, deque)):
             self.picture[path] = kind.__name__, len(value)
