@@ -76,8 +76,9 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_dataloader.py tests/test_lockstep.py tests/test_guests.py \
 	    tests/test_examples.py tests/test_docs.py -k "not every or pytorch or jax"
 	.venv-interop/bin/python -m pytest tests/test_collectives.py
-	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_jax_types.py tests/test_watch.py \
-	    tests/test_mistakes.py tests/test_forks.py
+	.venv-interop/bin/python -m pytest tests/test_tensor_types.py tests/test_watch.py tests/test_mistakes.py \
+	    tests/test_forks.py
+	.venv-interop/bin/python -m pytest tests/test_jax_types.py
 	.venv-interop/bin/python -m pytest tests/test_keras.py
 	.venv-interop/bin/python -m pytest tests/test_keras_jax.py
 	.venv-interop/bin/python -m pytest tests/test_refdist_trainers.py
