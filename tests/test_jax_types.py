@@ -187,3 +187,24 @@ def test_what_is_centred_in_each_step_is_no_weight() -> None:
         kept[replica().replica_id_in_sync_group] = x - x.mean(axis=0), jnp.zeros(3) - x.mean(axis=0)
 
     assert not findings(lambda: each(step, batch=4))
+
+
+def test_what_is_donated_and_what_changes_in_place_is_computed_as_without_the_check() -> None:
+    weights = jnp.float32([1, 2, 3]), jnp.zeros(3), jax.device_put(np.float32(4))
+    update = jax.jit(lambda weights, x: [weight + x.sum(axis=0).mean() for weight in weights], donate_argnums=0)
+
+    def step(x: Any) -> tuple[Any, Any]:
+        total = jax.new_ref(jnp.zeros(3))
+        total[...] += x.sum(axis=0)
+        donated = jax.tree.map(jnp.copy, weights)
+        results = update(donated, x), total[...]
+        assert donated[0].is_deleted()
+        return results
+
+    def values() -> list[Any]:
+        return [np.asarray(part).tolist() for part in jax.tree.leaves([
+            refdist.nest.map_structure(lambda item: item.values, result) for result in each(step)])]
+
+    checked = values()
+    with refdist.config.checks(types=False):
+        assert values() == checked

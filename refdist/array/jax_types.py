@@ -146,9 +146,11 @@ def following(jax: Any) -> Callable[[], AbstractContextManager[object]] | None:
         return None
 
     def process_primitive(self: Any, primitive: Any, args: Any, params: Any, /) -> Any:
+        values = _values_of(args)  # before the operation, to which arrays may be donated
         with alone():  # as if this were not there
             results = evaluating.process_primitive(self, primitive, args, params)
-        _see(sys._getframe(1), context.context, primitive, args, params, results)
+        if values:
+            _see(sys._getframe(1), context.context, primitive, args, values, params, results)
         return results
 
     def process_function(name: str) -> Callable[..., Any]:
@@ -178,12 +180,17 @@ def _keep_what_is_passed(handlers: Any) -> None:
         handlers[kind] = keeping(base)
 
 
-def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], params: Any, results: Any) -> None:
+def _values_of(args: Sequence[Any]) -> Sequence[Value]:
+    # What is known of arrays that are there; nothing where none of them was ever looked at.
+    values = [Value(_fact_of(arg), np.shape(arg)) for arg in args]
+    looked_at = any(value.fact is not UNKNOWN for value in values) or any(id(arg) in _facts for arg in args)
+    return values if looked_at else ()
+
+
+def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], values: Sequence[Value], params: Any,
+         results: Any) -> None:
     # Notes what is known of the results of an operation on arrays that are there.
     name: str = primitive.name
-    values = [Value(_fact_of(arg), np.shape(arg)) for arg in args]
-    if all(value.fact is UNKNOWN for value in values) and not any(id(arg) in _facts for arg in args):
-        return
     arrays = [*results] if primitive.multiple_results else [results]
     traceback = context.traceback
     place = None if traceback is None else _place_of(traceback)
@@ -216,7 +223,7 @@ def _fact_of(arg: Any) -> Fact:
         return UNKNOWN
     if not hasattr(arg, "aval"):  # of NumPy
         return UNKNOWN if arg.ndim else Constant(float(arg))
-    if arg.size > _LOOKED_AT:
+    if not hasattr(arg, "__array__") or arg.size > _LOOKED_AT:  # `jax.new_ref` gives what has none, and changes
         return UNKNOWN
     fact: Fact = UNKNOWN
     if not arg.ndim:
