@@ -1242,7 +1242,8 @@ def test_a_part_of_a_model_is_restored_by_the_names_of_attributes(
             self.head = tf.keras.layers.Dense(2)
             self.scaled = Scaled()
             self.parts = tf.keras.Sequential([Scaled()])
-            self.steps = tf.Variable(3)
+            self.counts = tf.Module()
+            self.counts.steps = tf.Variable(3)
 
         def call(self, x: Any) -> Any:
             return self.parts(self.scaled(self.head(x)))
@@ -1253,7 +1254,8 @@ def test_a_part_of_a_model_is_restored_by_the_names_of_attributes(
         model(x)
     numbers = {"head/_kernel": model.head.kernel, "head/bias": model.head.bias, "scaled/scale": model.scaled.scale,
                "scaled/_shift": model.scaled._shift, "parts/layers/0/scale": model.parts.layers[0].scale,
-               "parts/layers/0/_shift": model.parts.layers[0]._shift, "steps": model.steps}
+               "parts/layers/0/_shift": model.parts.layers[0]._shift,
+               "counts/steps": model.counts.steps}
     for number, variable in enumerate(numbers.values(), 4):
         variable.assign(np.full(tuple(variable.shape), number))
     path = checkpoint(model=model).save(str(tmp_path / "saved"))
@@ -1267,7 +1269,7 @@ def test_a_part_of_a_model_is_restored_by_the_names_of_attributes(
     restored = Model()
     status = checkpoint(model=restored).restore(path)
     assert restored(x).numpy().tolist() == model(x).numpy().tolist()  # built after it was restored
-    assert (restored.scaled.scale.numpy().tolist(), int(restored.steps)) == ([6.0, 6.0], 10)
+    assert (restored.scaled.scale.numpy().tolist(), int(restored.counts.steps)) == ([6.0, 6.0], 10)
     status.assert_consumed()
     # Files of versions that had the order of the weights alone.
     ordered = tf.train.Checkpoint(model=tf.train.Checkpoint(variables=[tf.Variable(w.numpy() + 1.0) for w in

@@ -32,6 +32,9 @@ class Module:
     def __init__(self, name: str | None = None) -> None:
         self.name = name or type(self).__name__.lower()
 
+    def _checkpoint_items(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
     @property
     def name_scope(self) -> name_scope:
         """A block that does nothing.

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from refdist.checkpoints.checkpoint import Checkpoint, take_up
-from refdist.checkpoints.objects import Saved
-from refdist.tf.module import Module
+from refdist.checkpoints.checkpoint import take_up
+from refdist.checkpoints.objects import Saved, names_its_items
 from refdist.variables.variable import Variable
 
 
@@ -74,12 +73,12 @@ def _items(self: Any) -> dict[str, object]:
 
     if not getattr(self, "built", True):
         return {}
-    followed = (Saved, keras.Layer, Checkpoint, Module, dict, list, tuple)
     items: dict[str, object] = {"variables": [*map(_saved, self.variables)]}
     for name, value in {**vars(self), **getattr(self, "_modules", {})}.items():  # where PyTorch keeps layers of layers
         if isinstance(value, keras.Variable):  # the kernel of a layer is `_kernel`, as TensorFlow's key has it
             items[name] = _saved(value)
-        elif not name.startswith("_") and isinstance(value, followed):
+        elif not name.startswith("_") and not isinstance(value, keras.Metric) and (
+                isinstance(value, (Saved, dict, list, tuple)) or names_its_items(value)):
             items[name] = value
     if isinstance(self, keras.Model):
         items["layers"] = self.layers
