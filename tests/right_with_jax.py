@@ -92,6 +92,14 @@ def scaled_loss(x: Any, w: Any) -> Any:
     return replica().all_reduce("MEAN", gradient(lambda x, w: mean_of_squares(x, w) * scale)(x, w)) / scale
 
 
-RIGHT = [accumulated, masked, clipped_for_each_row, normalized, contrasted, of_the_first, scaled_loss,
+def huber(x: Any, w: Any) -> Any:
+    def loss(w: Any) -> Any:
+        error = jnp.abs(x @ w - 1)
+        near = jnp.minimum(error, 1.0)
+        return jnp.mean(0.5 * near ** 2 + (error - near))
+    return replica().all_reduce("MEAN", jax.grad(loss)(w))
+
+
+RIGHT = [huber, accumulated, masked, clipped_for_each_row, normalized, contrasted, of_the_first, scaled_loss,
          mean_of_means, sum_divided_afterwards, sum_divided_before, divided_in_the_loss, means_of_features_summed,
          mean_times_the_rows, weighted_mean, penalized_mean]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -208,3 +210,8 @@ def test_what_is_donated_and_what_changes_in_place_is_computed_as_without_the_ch
     checked = values()
     with refdist.config.checks(types=False):
         assert values() == checked
+
+
+def test_programs_of_nnx_run_and_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flax.nnx", ModuleType("flax.nnx"))
+    assert kind_of(lambda x, w: (x @ w).sum()) is Of.UNKNOWN

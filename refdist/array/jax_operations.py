@@ -53,6 +53,9 @@ class Constant(NamedTuple):
 
 
 Fact = ReplicaType | Constant
+# Of what has been divided by a number of rows that is not followed: what is made of it is unknown, too, and not, as of
+# other unknown values, of the kind of the rest, which would call a mean a sum.
+LOST = ReplicaType(Of.UNKNOWN, "")
 
 
 class Value(NamedTuple):
@@ -127,6 +130,8 @@ def of(name: str, params: Any, values: Sequence[Value], shape: tuple[int, ...], 
         shape: of the result.
         here: where it is.
     """
+    if any(value.fact is LOST for value in values):
+        return LOST
     if name in _OPERATION_OF:
         return _of_items(name, params, values, shape, here)
     if name in _KEEPING:
@@ -176,17 +181,17 @@ def _of_items(name: str, params: Any, values: Sequence[Value], shape: tuple[int,
             number, lengths = _divided(value.fact, rows)
             operands.append(1.0 if here.is_in_derivative else number)
             if value.fact.averaged and (value not in linear or (rows is UNKNOWN and kinds[0].of is not Of.SAME)):
-                return UNKNOWN
+                return LOST
         else:
             operands.append(_described(value))
             lengths = value.fact.lengths
             if lengths and value not in linear and operation is not Operation.ADD:
-                return UNKNOWN  # what it is not proportional to
+                return LOST  # what it is not proportional to
         if value in chosen_from or (operation is Operation.ADD and isinstance(value.fact, ReplicaType)):
             counts.append(lengths)
     joins = operation is Operation.ADD or name == "select_n"
     if joins and len({*counts}) > 1:
-        return UNKNOWN  # a mean, and what is none
+        return LOST  # a mean, and what is none
     kind = _tidy(combined(here.place, operation, _SAID_AS.get(name, name), operands, Described(UNKNOWN, shape)))
     if joins and counts:
         return _settled(_with_lengths(kind, counts[0]))
@@ -240,7 +245,7 @@ def _settled(kind: ReplicaType) -> ReplicaType:
     # A sum over rows that is divided by their number is a mean over them, and anything may be added to it.
     if kind.of is not Of.SUM or not kind.lengths:
         return kind
-    return UNKNOWN if kind.lengths > 1 else changed(_with_lengths(kind, 0), of=Of.MEAN)
+    return LOST if kind.lengths > 1 else changed(_with_lengths(kind, 0), of=Of.MEAN)
 
 
 def _folded(name: str, params: Any, values: Sequence[Value], here: Here) -> Fact:
@@ -333,7 +338,7 @@ def _of_product(params: Any, values: Sequence[Value], shape: tuple[int, ...], he
                 of, back = Of.ROWS, len(shape) - list(batch[i]).index(axis)
         elif rows[1 - i] is None:
             if isinstance(other.fact, Constant) and other.fact.averaged:
-                return UNKNOWN
+                return LOST
             free = [free for free in range(len(value.shape)) if free not in (*summed[i], *batch[i])]
             before = 0 if i == 0 else len(values[0].shape) - len(summed[0]) - len(batch[0])
             of, back = Of.ROWS, len(shape) - (len(batch[0]) + before + free.index(axis))
@@ -433,7 +438,7 @@ def _of_slice(params: Any, values: Sequence[Value], shape: tuple[int, ...], here
                 for start, stop, step, length in zip(params["start_indices"], params["limit_indices"], strides,
                                                      value.shape, strict=True))
     if axis is not None and key[axis] != slice(None) and cast(ReplicaType, fact).lengths:
-        return UNKNOWN
+        return LOST
     return chosen(here.place, _described(value), key, Described(UNKNOWN, shape))
 
 
@@ -486,7 +491,7 @@ def _of_gather(params: Any, values: Sequence[Value], shape: tuple[int, ...], her
     batch = [place for place in range(len(shape)) if place not in numbers.offset_dims]  # the axes of the indices
     aligned = [*zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)]
     if kind.lengths:
-        return UNKNOWN
+        return LOST
     if axis is None:
         if row is None or row >= len(batch) or kind.of not in (Of.SAME, Of.UNKNOWN, Of.DIFFERS):
             return UNKNOWN

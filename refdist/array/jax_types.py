@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, wraps
 from importlib import import_module
 from types import CodeType, FrameType
@@ -164,7 +164,11 @@ def following(jax: Any) -> Callable[[], AbstractContextManager[object]] | None:
 
     methods = {name: process_function(name) for name in _OF_FUNCTIONS if hasattr(evaluating, name)}
     trace = type("TypesOfArrays", (evaluating,), {**methods, "process_primitive": process_primitive})()
-    return lambda: cast(AbstractContextManager[object], within(trace))
+
+    def follow() -> AbstractContextManager[object]:
+        # Modules of nnx refuse to be used under another trace than that in which they were made.
+        return nullcontext() if "flax.nnx" in sys.modules else cast(AbstractContextManager[object], within(trace))
+    return follow
 
 
 def _keep_what_is_passed(handlers: Any) -> None:
