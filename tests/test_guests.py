@@ -18,10 +18,14 @@ import numpy as np
 import pretend_library
 import pytest
 import worlds
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import basic_indices
 
 import refdist
 from refdist.array import convert
 from refdist.runtime import process
+from refdist.variables.sharded import ShardedVariable
 
 ROOT = Path(__file__).parents[1]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -554,6 +558,61 @@ def test_functions_of_pytorch_take_variables(torch: Any, two: Any) -> None:
     for product in (torch.dot(x, plain), (x * plain).sum(), (plain * x).sum(), torch.stack([x, x]).matmul(plain)[0]):
         assert product.item() == 7.0 and product.requires_grad
     assert torch.cat([v, plain]).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+WHOLES = {"float32": (4, 3), "bfloat16": (5,), "uint16": (3, 2, 2), "float8_e5m2": (2, 3), "bool": (0, 3),
+          "int64": (1,)}
+
+
+def whole_of(dtype: str) -> Any:
+    import ml_dtypes
+
+    return np.arange(np.prod(WHOLES[dtype])).reshape(WHOLES[dtype]).astype(getattr(ml_dtypes, dtype, dtype))
+
+
+@pytest.mark.parametrize("backend", ["simulated", "torch"])
+@pytest.mark.parametrize("kind", ["plain", "mirrored", "on read", "sharded"])
+@given(data=st.data())
+def test_an_index_of_a_variable_chooses_what_numpy_chooses(kind: str, backend: str, data: Any) -> None:
+    """Also where slices go backwards, which PyTorch refuses."""
+    library = Library("torch")
+    whole = whole_of(data.draw(st.sampled_from(list(WHOLES))))
+    key = data.draw(basic_indices(whole.shape, allow_newaxis=True))
+    with process.fresh():
+        refdist.set_backend(backend)
+        array = library.array(whole)
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        if kind == "sharded":
+            v: Any = ShardedVariable([refdist.Variable(array[:1]), refdist.Variable(array[1:])])
+        elif kind == "plain":
+            v = refdist.Variable(array)
+        else:
+            how = {"synchronization": ON_READ} if kind == "on read" else {}
+            with strategy.scope():
+                v = refdist.Variable(array, aggregation=aggregation_of("ONLY_FIRST_REPLICA"), **how)
+        for chosen in (v[key], *strategy.run(lambda: v[key]).values):
+            assert library.numpy(chosen).shape == np.shape(whole[key])
+            assert bits(library.numpy(chosen)) == bits(whole[key])
+
+
+MASK = np.array([[True, False, True], [False, True, True], [True] * 3, [False] * 3])
+
+
+@pytest.mark.parametrize("key", [
+    np.s_[::-1, [2, 0]], np.s_[[0, 3], ::-2], np.s_[None, ::-1, [True, False, True]], np.s_[::-1, np.array([1])],
+    np.s_[[True, False, True, True], ..., ::-1], np.s_[MASK, ..., ::-1], np.s_[::-1, ..., [[0, 1], [1, 1]]],
+    np.s_[np.int64(1), :0:-1], np.s_[2:0:-1, np.array(1)], np.s_[[[0, 1], [2, 3]], ::-1], np.s_[True, ::-1],
+    np.s_[::np.int64(-3), -1], np.s_[::-1, np.array([[0], [2]])]], ids=repr)
+def test_places_and_masks_stand_beside_slices_that_go_backwards(torch: Any, two: Any, key: Any) -> None:
+    whole = np.arange(24).reshape(4, 3, 2)
+    assert refdist.Variable(torch.tensor(whole))[key].tolist() == whole[key].tolist()
+
+
+def test_variables_are_indices_of_variables(torch: Any, two: Any) -> None:
+    v = refdist.Variable(torch.arange(6).reshape(2, 3))
+    mask, row, places = map(refdist.Variable, ([True, False], 1, torch.tensor([1, 0])))
+    assert [v[key].tolist() for key in (mask, row, places, (row, slice(None, None, -1)), (places, 0))] == [
+        [[0, 1, 2]], [3, 4, 5], [[3, 4, 5], [0, 1, 2]], [5, 4, 3], [3, 0]]
 
 
 def test_tensors_go_to_mpi_and_back_without_a_copy_and_have_the_simulator_s_bits(torch: Any) -> None:

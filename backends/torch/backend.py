@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from refdist import errors
 from refdist.array.types import Array
 from refdist.backends.simulated.hosted import Hosted
+from refdist.backends.torch.items import item
 
 try:
     import ml_dtypes
@@ -90,6 +91,9 @@ class Torch(Hosted):
     def lend(self, array: Array) -> Any:
         tensor: Any = array
         return tensor if tensor.requires_grad else tensor.clone()
+
+    def item(self, array: Array, key: Any) -> Any:
+        return item(array, key)
 
     def is_immutable(self, array: Array) -> bool:
         return False

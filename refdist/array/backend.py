@@ -137,6 +137,15 @@ class Backend(ABC):
         """
         return self.freeze(array)
 
+    def item(self, array: Array, key: Any) -> Any:
+        """What `array[key]` is: integers, slices, `...`, None and whatever else the library takes between brackets.
+
+        Args:
+            array: of any shape and dtype.
+            key: what a program writes; the steps of its slices may be negative.
+        """
+        return array[key]
+
     def take(self, array: NDArray[np.generic], device: str) -> Any:
         """As `put`, for an array that nobody else holds, whose memory may be reused.
 

@@ -42,6 +42,22 @@ def _length(array: Array) -> int:
     return array.shape[0]
 
 
+def item(array: Any, key: object) -> Any:
+    """What an index chooses of an array; in it objects that are used as an array stand for theirs.
+
+    Args:
+        array: of any library.
+        key: whatever the array takes between brackets.
+    """
+    library = library_of(array)
+
+    def read(place: object) -> object:
+        return for_guest(library, place._read()) if isinstance(place, HoldsArray) else place
+
+    chosen = tuple(map(read, key)) if isinstance(key, tuple) else read(key)
+    return array[chosen] if library is None else library.item(array, chosen)
+
+
 def _complaint(attempted: str, array: object, error: Exception, fix: str) -> errors.RefdistError:
     library = library_of(array)
     name = "NumPy" if library is None else library.name
@@ -111,7 +127,7 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
         return self / other
 
     def __getitem__(self, key: object) -> Any:
-        return self._asked("an item", operator.getitem, key)
+        return self._asked("an item", item, key)
 
     def __iter__(self) -> Any:
         return self._asked("the rows", iter)

@@ -36,7 +36,7 @@ from refdist.array.convert import (
     xp_of,
 )
 from refdist.array.indexed_slices import IndexedSlices
-from refdist.array.operators import ArrayOperators
+from refdist.array.operators import ArrayOperators, item
 from refdist.array.types import Array
 from refdist.core.integers import as_integer
 from refdist.variables.interfaces import Strategy
@@ -148,7 +148,7 @@ class ShardedVariable(ArrayOperators):
         else:
             index = low - base
         try:
-            return rows[(index, *others)] if others else rows[index]
+            return item(rows, (index, *others) if others else index)
         except IndexError:
             return super().__getitem__(key)  # raises, and says what the variable has
 
