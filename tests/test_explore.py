@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schedules import all_schedules, seen_by_others
 
 import refdist
 from refdist.coordinator import ClusterCoordinator, experimental_get_current_worker_index, interleaving, stop_task
 from refdist.errors import RefdistError
 from refdist.insight import explorer, outcomes, sampling
 from refdist.insight.reduction import ASLEEP, Reduction, signature
-from refdist.insight.schedules import PROGRAM, Run
+from refdist.insight.schedules import Run
 
 Step = Callable[[Any, int], object]
 
@@ -164,34 +165,14 @@ def class_of(steps: Any) -> Any:
 
 def classes_of_all(run_of: Callable[[], object], faults: str | None = None) -> tuple[set[Any], set[str]]:
     """The classes and results of all schedules, every one of which is run; in each, workers may be lost."""
-    explored = explorer._Explorer(run_of, lambda result: True, "60s", faults)
-    count, classes, results = 0, set(), set()
-    prefix: list[int] = []
-    while True:
-        taken: list[int] = []
-        widths: list[int] = []
 
-        def decide(run: Run, processes: Any, prefix: Any = prefix, taken: Any = taken, widths: Any = widths) -> int:
-            if PROGRAM in processes and run.touch_of(PROGRAM) is None:
-                return int(processes[PROGRAM])  # it schedules and waits: nobody sees when
-            at = len(taken)
-            options = list(processes.values())
-            if sum(step.lost for step in run.steps) < 1 + (faults == TWO):
-                options += [i for i in map(run.losing_of, processes.values()) if i is not None]
-            taken.append(prefix[at] if at < len(prefix) else 0)
-            widths.append(len(options))
-            return int(options[taken[-1]])
+    def options(run: Run, processes: Any) -> list[int]:
+        could = seen_by_others(run, processes)
+        losses = sum(step.lost for step in run.steps)
+        return could + [i for i in map(run.losing_of, could) if i is not None] * (losses < 1 + (faults == TWO))
 
-        trial = explored.attempt(decide)
-        count += 1
-        assert count <= 10_000
-        classes.add(class_of(trial.run.steps))
-        results.add(str(trial.came))
-        while taken and taken[-1] + 1 >= widths[len(taken) - 1]:
-            taken.pop()
-        if not taken:
-            return classes, results
-        prefix = [*taken[:-1], taken[-1] + 1]
+    trials = list(all_schedules(run_of, options, faults))
+    return {class_of(trial.run.steps) for trial in trials}, {str(trial.came) for trial in trials}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

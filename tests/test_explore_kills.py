@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from limits import HANG
+from schedules import all_schedules, seen_by_others
 
 import refdist
 from refdist import disk
 from refdist.coordinator import ClusterCoordinator
 from refdist.errors import RefdistError
 from refdist.insight import explorer
-from refdist.insight.schedules import PROGRAM, Run
+from refdist.insight.schedules import Run
 
 KILLS = "any checkpoint, once"
 STEPS = ["write", "fsync", "rename", "fsync of the folder"]
@@ -202,30 +203,12 @@ def test_after_a_kill_all_schedules_are_run(tmp_path: Path) -> None:
 
 def all_results(program: Program) -> set[str]:
     """What a program comes to in all schedules, killed at every step or not at all."""
-    explored = explorer._Explorer(program, lambda result: True, "60s", KILLS)
-    results: set[str] = set()
-    prefix: list[int] = []
-    for _ in range(10_000):
-        taken: list[int] = []
-        widths: list[int] = []
 
-        def decide(run: Run, processes: Any, prefix: Any = prefix, taken: Any = taken, widths: Any = widths) -> int:
-            options = list(processes.values())
-            if options == [0] and run.several == 2:
-                options = [0, 1]  # go on, or be killed
-            elif PROGRAM in processes and run.touch_of(PROGRAM) is None:
-                return int(processes[PROGRAM])
-            taken.append(prefix[len(taken)] if len(taken) < len(prefix) else 0)
-            widths.append(len(options))
-            return int(options[taken[-1]])
+    def options(run: Run, processes: Any) -> list[int]:
+        may_be_killed = list(processes.values()) == [0] and run.several == 2
+        return [0, 1] if may_be_killed else seen_by_others(run, processes)
 
-        results.add(str(explored.attempt(decide).came))
-        while taken and taken[-1] + 1 >= widths[len(taken) - 1]:
-            taken.pop()
-        if not taken:
-            return results
-        prefix = [*taken[:-1], taken[-1] + 1]
-    raise AssertionError("there are more than 10,000")
+    return {str(trial.came) for trial in all_schedules(program, options, KILLS)}
 
 
 def saved_meanwhile(folder: Path) -> Program:

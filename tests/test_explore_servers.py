@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schedules import all_schedules
 
 import refdist
 from refdist.coordinator import ClusterCoordinator
@@ -178,27 +179,12 @@ def test_after_the_loss_of_a_server_all_orders_are_run(step: Callable[[Any, Any]
 
 def all_results(program: Callable[[], object]) -> set[str]:
     """What a program comes to in all schedules, with a server lost before any access, or none."""
-    explored = explorer._Explorer(program, lambda result: True, "60s", SERVERS)
-    results: set[str] = set()
-    prefix: list[int] = []
-    for _ in range(10_000):
-        taken: list[int] = []
-        widths: list[int] = []
 
-        def decide(run: Run, processes: Any, prefix: Any = prefix, taken: Any = taken, widths: Any = widths) -> int:
-            options = list(processes.values())
-            if PROGRAM in processes and run.touch_of(PROGRAM) is None and not any(step.failed for step in run.steps):
-                return int(processes[PROGRAM])  # it schedules and waits, and there is no error that it could raise
-            if not any(step.server is not None for step in run.steps):
-                options += [i for i in map(run.losing_of, options) if i is not None]
-            taken.append(prefix[len(taken)] if len(taken) < len(prefix) else 0)
-            widths.append(len(options))
-            return int(options[taken[-1]])
+    def options(run: Run, processes: Any) -> list[int]:
+        could = list(processes.values())
+        if PROGRAM in processes and run.touch_of(PROGRAM) is None and not any(step.failed for step in run.steps):
+            return [processes[PROGRAM]]  # it schedules and waits, and there is no error that it could raise
+        is_lost = any(step.server is not None for step in run.steps)
+        return could if is_lost else could + [i for i in map(run.losing_of, could) if i is not None]
 
-        results.add(str(explored.attempt(decide).came))
-        while taken and taken[-1] + 1 >= widths[len(taken) - 1]:
-            taken.pop()
-        if not taken:
-            return results
-        prefix = [*taken[:-1], taken[-1] + 1]
-    raise AssertionError("there are more than 10,000")
+    return {str(trial.came) for trial in all_schedules(program, options, SERVERS)}

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 from limits import HANG
+from schedules import all_schedules
 
 import refdist
 from refdist.coordinator import ClusterCoordinator
 from refdist.insight import explorer
-from refdist.insight.schedules import Run
 
 Body = Callable[[ClusterCoordinator, Any], object]
 
@@ -226,27 +226,7 @@ def never_wait(c: ClusterCoordinator, v: Any) -> object:
 
 def all_outcomes(run_of: Callable[[], object]) -> set[str]:
     """What a program and its variables come to in all schedules, every one of which is run."""
-    explored = explorer._Explorer(run_of, lambda result: True, "60s")
-    results: set[str] = set()
-    prefix: list[int] = []
-    for _ in range(10_000):
-        taken: list[int] = []
-        widths: list[int] = []
-
-        def decide(run: Run, processes: Any, prefix: Any = prefix, taken: Any = taken, widths: Any = widths) -> int:
-            taken.append(prefix[len(taken)] if len(taken) < len(prefix) else 0)
-            widths.append(len(processes))
-            return int(list(processes.values())[taken[-1]])
-
-        came = explored.attempt(decide).came
-        assert came is not None
-        results.add(f"{came} with {came.variables}")
-        while taken and taken[-1] + 1 >= widths[len(taken) - 1]:
-            taken.pop()
-        if not taken:
-            return results
-        prefix = [*taken[:-1], taken[-1] + 1]
-    raise AssertionError("there are more than 10,000")
+    return {f"{trial.came} with {trial.came.variables}" for trial in all_schedules(run_of) if trial.came is not None}
 
 
 @pytest.mark.parametrize("body", [
