@@ -383,8 +383,9 @@ def schedules_meanwhile(strategy: Any, c: Any) -> None:
         c.join()
         assert value.fetch() == 7
 
-    # Nor does a schedule wait for what the program's own class does where it arrives.
-    thread = in_a_thread(c.schedule(Asks).get)
+    # Nor does a schedule wait for what the program's own class does where it arrives, which is not in this thread: it
+    # has not scheduled `Asks`, which can take the answer, too.
+    thread = in_a_thread(lambda: c.schedule(Asks).get())
     until(Path(os.environ["FOLDER"], "arrives").exists)
     value = d.schedule(int)
     Path(os.environ["FOLDER"], "goes on").touch()
