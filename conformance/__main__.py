@@ -49,7 +49,7 @@ Exit status:
     0  every case passed, failed as expected, or was skipped
     1  a case failed, errored or is unsupported, or was expected to fail and did not
     2  interrupted
-    3  the suite itself broke
+    3  the suite itself broke, or a report could not be written after the run
     4  wrong usage, or an implementation that cannot be started
     5  no case was selected, or not one could be judged
 """

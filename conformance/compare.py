@@ -24,10 +24,9 @@ def main(arguments: Sequence[str]) -> int:
         return 4 if ended.code else 0
     try:
         merged = report.merged({str(path): report.read(path) for path in given.reports})
-        report.write(given.report, merged)
-        page.write(given.report, merged)
+        page.check(given.report)
+        print(f"{', '.join(merged['runs'])}: {page.write(given.report, merged)}")
     except (ValueError, OSError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
-    print(f"{', '.join(merged['runs'])}: {given.report / 'report.html'}")
     return 0

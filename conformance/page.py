@@ -1,4 +1,4 @@
-"""The page: one HTML file with all runs of a report side by side, which needs nothing else.
+"""The files of a report, of which the page has all runs side by side and needs nothing else.
 
 `page.html` is the page, with JavaScript of its own that builds what is seen from the data inlined here.  What came from
 an implementation is hostile until shown otherwise: it stands in the page as JSON in which no tag can begin, the script
@@ -14,36 +14,57 @@ import json
 from pathlib import Path
 from typing import Any
 
+from . import files
 from . import report as reports
 from .chapters import LEVELS
-from .report import OUTCOMES, Report, Row
+from .report import FILE, OUTCOMES, Report, Row
 
 TEMPLATE = Path(__file__).with_name("page.html")
 LONGEST = 1000  # characters that are shown of a text of an implementation
+OPTION, PAGE, TABLES, BADGE = "--report", "report.html", "report.md", "badge.json"
 
 
-def write(folder: Path, report: Report) -> None:
-    """Writes report.html."""
-    (folder / "report.html").write_text(render(report), encoding="utf-8")
+def check(folder: Path) -> None:
+    """Makes the folder of a report if there is none, and sees whether its files can be written.
+
+    Raises:
+        files.NotWritten: one cannot be.
+    """
+    files.check(OPTION, [folder / name for name in (FILE, TABLES, PAGE, BADGE)])
+
+
+def write(folder: Path, report: Report, badge: str = "") -> Path:
+    """Writes report.json, report.md, report.html, and badge.json where there is one, into a folder that exists.
+
+    Returns:
+        The page.
+
+    Raises:
+        files.NotWritten: one cannot be written; then none is.
+    """
+    contents = {folder / FILE: json.dumps(report, indent=1), folder / TABLES: reports.markdown(report),
+                folder / PAGE: render(report)}
+    files.write(OPTION, contents | ({folder / BADGE: badge} if badge else {}))
+    return folder / PAGE
 
 
 def write_run(folder: Path, report: Report, name: str, label: str = "tf.distribute") -> Path:
     """Writes the four files of a report, of which the badge is that of one run.
 
     Args:
-        folder: where they are written; it is made if there is none.
+        folder: where they are written; it exists.
         report: with all runs.
         name: of the run of the badge.
         label: what the badge says that the run was tested on.
 
     Returns:
         The page.
+
+    Raises:
+        files.NotWritten: one cannot be written; then none is.
     """
-    reports.write(folder, report)
-    write(folder, report)
     badge = reports.badge(report["runs"][name], report["implementations"][name], label)
-    (folder / "badge.json").write_text(json.dumps(badge) + "\n", encoding="utf-8")
-    return folder / "report.html"
+    return write(folder, report, json.dumps(badge) + "\n")
 
 
 def render(report: Report) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from . import expected_failures, options, page, report
+from . import expected_failures, files, options, page, report
 from .chapters import Case, cases, having
 from .distribution import VERSION
 from .examples import Code
@@ -26,6 +26,7 @@ from .report import Row
 from .session import Tester, tester
 
 FAILURES = ("failed", "errored", "unsupported")
+JUNIT = "--junitxml"  # an option of pytest, which writes the file
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Run:
         outside: how many cases need more than the profile that the implementation claims.
         restarts: of the implementation, in all processes.
         broken: how many cases the suite could not judge because of a mistake of its own.
+        page: of the report that was written, and `unwritten`, why one was not.
     """
 
     everything: list[Case]
@@ -57,6 +59,8 @@ class Run:
     outside: int = 0
     restarts: int = 0
     broken: int = 0
+    page: str = ""
+    unwritten: str = ""
 
 
 _run: pytest.StashKey[Run] = pytest.StashKey()
@@ -72,14 +76,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads the chapters and the file of expected failures, selects cases, and makes the folder of the report."""
+    """Reads the chapters and the file of expected failures, selects cases, and sees whether reports can be written."""
     path, folder = config.getoption("--expected-failures"), config.getoption("--report")
-    clauses = config.getoption("--clause")
+    clauses, junit = config.getoption("--clause"), config.getoption(JUNIT)
     try:
         everything = list(cases(None if path or folder else having(clauses)))
         selected = options.select(everything, clauses, config.getoption("--concept"), config.getoption("--level"),
                                   config.getoption("--profile"))
         expected = expected_failures.read(path, everything) if path else {}
+        if folder:
+            page.check(Path(folder))
+        if junit:
+            files.check(JUNIT, [Path(junit)])
         known = report.begun(Path(folder)) if folder else report.empty()
     except (ValueError, OSError) as error:
         raise pytest.UsageError(str(error)) from None
@@ -255,7 +263,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 class _Collector:
-    """Collects the verdicts, and how often there was a restart, from wherever the cases were run."""
+    """Collects the verdicts, and how often there was a restart, from wherever the cases were run; sees to the file that
+    pytest writes."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -270,24 +279,53 @@ class _Collector:
         elif report.failed:
             self._run.broken += 1
 
+    @pytest.hookimpl(wrapper=True, trylast=True)  # inside of pytest's own wrapper, which prints the summary
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        path = session.config.getoption(JUNIT)
+        if path is None or hasattr(session.config, "workerinput"):
+            return (yield)
+        try:
+            with files.naming(JUNIT, Path(path)), files.kept(Path(path)):
+                return (yield)
+        except files.NotWritten as error:
+            self._run.unwritten = str(error)
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Ends the implementation; a run that judged nothing is not a success, and a mistake of the suite is none of it."""
-    run = session.config.stash[_run]
+    """Ends the implementation, and writes the report; a run that judged nothing is not a success, and a mistake of the
+    suite is none of it."""
+    run, config = session.config.stash[_run], session.config
     _close(run)
     if run.broken:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
     elif exitstatus == 0 and (run.rows or run.outside) and all(row["outcome"] == "skipped" for row in run.rows):
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+    folder = config.getoption(page.OPTION)
+    if folder and run.rows and exitstatus != pytest.ExitCode.INTERNAL_ERROR and not hasattr(config, "workerinput"):
+        report.add(run.report, run.name, run.rows, run.everything, _command(config))
+        try:
+            run.page = str(page.write_run(Path(folder), run.report, run.name))
+        except files.NotWritten as error:
+            run.unwritten = str(error)
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was not tested, what failed, a line for each chapter, and totals; writes the report."""
+    """What was not tested, what failed, a line for each chapter, totals, and what was written."""
     run, write_line = config.stash[_run], terminalreporter.write_line
     if run.broken:
         write_line(f"the suite itself broke in {run.broken} cases, which say nothing of the implementation")
-    if not run.rows and not run.outside:
-        return
+    if run.rows or run.outside:
+        _summarize(run, terminalreporter, config)
+    if run.page:
+        write_line(f"report: {run.page}")
+    if run.unwritten:
+        write_line(f"ERROR: {run.unwritten}")
+
+
+def _summarize(run: Run, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    write_line = terminalreporter.write_line
     terminalreporter.section(f"conformance of {run.name} to suite {VERSION}")
     if run.outside:
         write_line(f"profile {run.profile}: {run.outside} of {len(run.rows) + run.outside} cases need more and are not "
@@ -306,7 +344,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                    f"which its process crashed, hung or broke the protocol")
     if outside := expected_failures.outside(run.expected, {row["case"] for row in run.rows}):
         write_line(f"{outside} lines of {config.getoption('--expected-failures')} are about cases that were not run")
-    folder = config.getoption("--report")
-    if folder:
-        report.add(run.report, run.name, run.rows, run.everything, _command(config))
-        write_line(f"report: {page.write_run(Path(folder), run.report, run.name)}")

@@ -1,4 +1,4 @@
-"""The report: a table in the terminal, and in a folder JSON, Markdown, a page (`page.py`) and a badge.
+"""The report: a table in the terminal, and in a folder JSON, Markdown, a page and a badge (`page.py`).
 
 `report.json` is what the others are made from.  It holds one or more runs, each under the name of its implementation,
 and once for all of them what the clauses say, so that it can be read where the suite is not, or another one is.
@@ -185,21 +185,13 @@ def read(path: Path) -> Report:
 
 
 def begun(folder: Path) -> Report:
-    """The report in a folder, or an empty one; makes the folder if there is none.
+    """The report in a folder, or an empty one.
 
     Raises:
         ValueError: the folder has a report of another form.
-        OSError: it cannot be read, or made.
+        OSError: it cannot be read.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     return read(folder) if (folder / FILE).exists() else empty()
-
-
-def write(folder: Path, report: Report) -> None:
-    """Writes report.json and report.md."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_text(json.dumps(report, indent=1), encoding="utf-8")
-    (folder / "report.md").write_text(markdown(report), encoding="utf-8")
 
 
 def markdown(report: Report) -> str:

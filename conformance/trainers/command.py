@@ -1,7 +1,7 @@
 """The command `trainers --command "torchrun --nproc-per-node 2 mine.py"`: tests a program that trains.
 
-Exit status: 0 where nothing is wrong, 1 where something is, 2 interrupted, 4 wrong usage or a trainer that cannot be
-started, 5 where not one clause could be judged.
+Exit status: 0 where nothing is wrong, 1 where something is, 2 interrupted, 3 where a report could not be written after
+the run, 4 wrong usage or a trainer that cannot be started, 5 where not one clause could be judged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .. import page
+from .. import files, page
 from .. import report as reports
 from ..distribution import COMMAND
 from ..options import quoted
@@ -21,6 +21,7 @@ from . import clauses, jobs
 from .last_failed import LastFailed
 from .runner import LIMIT, Result, run
 
+JUNIT = "--junitxml"
 TESTEES = Path(__file__).parent / "testees"
 # What is written for a testee to begin with: itself, what all testees need, and what makes a model from a job.
 WRITTEN = ("testee.py", "trainer_jobs.py", "numpy_model.py", "torch_model.py", "jax_model.py", "keras_model.py")
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
                         help="only the clauses that this command failed last, and all if it failed none")
     parser.add_argument("--report", type=Path, metavar="FOLDER",
                         help="write report.json, report.md, report.html and badge.json there, as the suite does")
-    parser.add_argument("--junitxml", type=Path, metavar="FILE", help="write the verdicts there as JUnit XML")
+    parser.add_argument(JUNIT, type=Path, metavar="FILE", help="write the verdicts there as JUnit XML")
     parser.add_argument("--write-jobs", type=Path, metavar="FILE", help="only write the jobs there")
     parser.add_argument("--write-testee", type=Path, metavar="FOLDER",
                         help="only write a testee to begin with there, and what makes models from jobs")
@@ -68,9 +69,11 @@ def main(arguments: Sequence[str]) -> int:
             chosen = last.of(chosen)
         todo = [job for job in clauses.jobs() if job["clause"] in {clause.name for clause in chosen}]
         if asked.write_jobs:
-            jobs.write(asked.write_jobs, todo)
+            with files.naming("--write-jobs", asked.write_jobs):
+                jobs.write(asked.write_jobs, todo)
         if asked.write_testee:
-            write_testee(asked.write_testee)
+            with files.naming("--write-testee", asked.write_testee):
+                write_testee(asked.write_testee)
             print(f"{asked.write_testee / WRITTEN[0]} needs NumPy. To run it:", f"cd {quoted(str(asked.write_testee))}",
                   f'{COMMAND} trainers --command "python {WRITTEN[0]}"', sep="\n    ")
         if asked.write_jobs or asked.write_testee:
@@ -80,9 +83,11 @@ def main(arguments: Sequence[str]) -> int:
         except ModuleNotFoundError as error:
             raise ValueError(f"answers are judged with {error.name}, which is not installed: run `pip install "
                              f"{error.name}`") from None
-        report = reports.begun(asked.report) if asked.report else reports.empty()
+        if asked.report:
+            page.check(asked.report)
         if asked.junitxml:
-            asked.junitxml.parent.mkdir(parents=True, exist_ok=True)
+            files.check(JUNIT, [asked.junitxml])
+        report = reports.begun(asked.report) if asked.report else reports.empty()
         seconds: dict[str, float] = {}
         results = run(asked.command or "", todo, asked.limit, clock(seconds))
     except (Unusable, ValueError, OSError) as error:
@@ -106,10 +111,14 @@ def main(arguments: Sequence[str]) -> int:
     name = name_of(results, asked.command)
     add(report, name, [row(verdict, clause, seconds[clause.name])
                        for verdict, clause in zip(judged, chosen, strict=True)], again)
-    if asked.report:
-        print(f"report: {page.write_run(asked.report, report, name, CHAPTER)}")
-    if asked.junitxml:
-        asked.junitxml.write_bytes(junit(report, name))
+    try:
+        if asked.report:
+            print(f"report: {page.write_run(asked.report, report, name, CHAPTER)}")
+        if asked.junitxml:
+            files.write(JUNIT, {asked.junitxml: junit(report, name)})
+    except files.NotWritten as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return 3
     return verdicts.exit_status(judged)
 
 
