@@ -409,6 +409,14 @@ CATALOGUE: dict[str, Code] = {
         "Two arrays or datasets that belong together, row by row, stay together only in one order. Such a program is "
         "as wrong on one replica, so no comparison finds it. Found with `REFDIST_CHECKS=watch`.",
         "Shuffle the dataset of pairs."),
+    "RD54": Code(
+        "types of what JAX computes are not followed", DifferenceWarning,
+        "What JAX computes is followed through parts of JAX that it documents nowhere and that other versions have "
+        "otherwise, and not in a program that imports flax.nnx, whose modules refuse it. Arrays of JAX have no types "
+        "then, and nothing is warned of what is computed with them; the program computes as without the check. Said "
+        "once, with `REFDIST_CHECKS=types`.",
+        "Compare the program on one replica and on several, `python -m refdist compare`, which needs no "
+        "types."),
 }
 
 

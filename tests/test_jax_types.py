@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ from silent_mistakes import Aggregation, four, replica
 from test_replica_types import findings
 
 import refdist
+from refdist.array import jax_types
 from refdist.array.replica_types import type_of
 from refdist.core.rules.replica_types import Of
 from refdist.runtime import process
@@ -182,6 +187,61 @@ def test_weights_of_each_replica_part_where_nothing_is_reduced(compiled: bool) -
     assert not findings(own_weights(update, True))
 
 
+def own_weights_by_optax(optimizer: Any, compiled: str) -> Callable[[], Any]:
+    """A program in which each replica trains weights of its own by optax: nothing compiled, the update, or the step."""
+    optax = pytest.importorskip("optax")
+    trees = [{"kernel": jnp.zeros(3), "bias": jnp.zeros(())} for _ in range(4)]
+    states = [optimizer.init(tree) for tree in trees]
+
+    def update(tree: Any, gradients: Any, state: Any) -> Any:
+        updates, state = optimizer.update(gradients, state, tree)
+        return optax.apply_updates(tree, updates), state  # the sum
+
+    def step(tree: Any, state: Any, x: Any) -> Any:
+        gradients = jax.grad(lambda tree: jnp.mean((x @ tree["kernel"] + tree["bias"] - 1) ** 2))(tree)
+        if compiled == "update":
+            return jax.jit(update)(tree, gradients, state)  # compiled
+        return update(tree, gradients, state)
+
+    step_of = jax.jit(step) if compiled == "step" else step
+
+    def train_own(x: Any) -> None:
+        number = replica().replica_id_in_sync_group
+        trees[number], states[number] = step_of(trees[number], states[number], x)  # compiled with the gradient
+
+    return lambda: each(train_own, batch=4)
+
+
+@pytest.mark.parametrize("compiled", ["nothing", "update", "step"])
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_weights_of_each_replica_part_where_optax_adds_its_updates(name: str, compiled: str) -> None:
+    optax = pytest.importorskip("optax")
+    [finding] = findings(own_weights_by_optax(getattr(optax, name)(0.01), compiled))
+    assert str(finding.message).startswith("[RD52] training: each of 4 replicas changes weights of its own, by ")
+    line = Path(__file__).read_text().splitlines()[finding.lineno - 1]
+    comments = {"nothing": "# the sum", "update": "# compiled", "step": "# compiled with the gradient"}
+    assert line.endswith(comments[compiled])
+
+
+def test_sums_that_a_replica_keeps_of_its_own_are_no_weights() -> None:
+    weight, totals = jnp.ones(3), {}
+
+    def accumulate(total: Any, x: Any) -> Any:
+        gradient = jax.grad(lambda w: jnp.mean((x @ w - 1) ** 2))(weight)
+        mean, count = total["mean"], total["count"] + 1
+        return {"loss": total["loss"] + jnp.mean((x @ weight - 1) ** 2), "gradient": total["gradient"] + gradient,
+                "count": count, "mean": mean + (x.mean(0) - mean) / count}
+
+    for step in (accumulate, jax.jit(accumulate)):
+        def keep(x: Any, step: Any = step) -> None:
+            number = replica().replica_id_in_sync_group
+            before = totals.get(number, {"loss": 0.0, "gradient": jnp.zeros(3), "count": 0, "mean": jnp.zeros(3)})
+            totals[number] = step(before, x)
+
+        totals.clear()
+        assert not findings(lambda keep=keep: each(keep, batch=4))
+
+
 def test_what_is_centred_in_each_step_is_no_weight() -> None:
     kept: dict[int, Any] = {}
 
@@ -212,6 +272,103 @@ def test_what_is_donated_and_what_changes_in_place_is_computed_as_without_the_ch
         assert values() == checked
 
 
-def test_programs_of_nnx_run_and_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def warnings_of(program: Callable[[], object]) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        program()
+    return [warning for warning in given if isinstance(warning.message, refdist.errors.DifferenceWarning)]
+
+
+def test_programs_of_nnx_run_and_it_is_said_once_that_they_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flax.nnx", ModuleType("flax.nnx"))
-    assert kind_of(lambda x, w: (x @ w).sum()) is Of.UNKNOWN
+    messages = [str(warning.message) for warning in warnings_of(lambda: [
+        each(lambda x: replica().all_reduce("SUM", x.mean(axis=0)), batch=4) for _ in range(2)])]
+    [message] = messages
+    assert message.startswith("[RD54] following what JAX computes: ")
+    assert "flax.nnx is imported, whose modules refuse" in message
+
+
+def another_trace(monkeypatch: pytest.MonkeyPatch, core: Any, infos: Any) -> None:
+    class WithMore(core.EvalTrace):  # type: ignore[misc]
+        def __init__(self, more: Any) -> None:
+            raise AssertionError
+
+    monkeypatch.setattr(core, "EvalTrace", WithMore)
+
+
+def another_context(monkeypatch: pytest.MonkeyPatch, core: Any, infos: Any) -> None:
+    monkeypatch.setattr(core, "set_current_trace", lambda: nullcontext())
+
+
+def other_tracebacks(monkeypatch: pytest.MonkeyPatch, core: Any, infos: Any) -> None:
+    monkeypatch.setattr(infos, "_source_info_context", SimpleNamespace(
+        context=SimpleNamespace(traceback=object(), name_stack="")))
+
+
+def another_place(monkeypatch: pytest.MonkeyPatch, core: Any, infos: Any) -> None:
+    monkeypatch.setattr(infos, "_source_info_context", SimpleNamespace())
+
+
+def other_arguments(monkeypatch: pytest.MonkeyPatch, core: Any, infos: Any) -> None:
+    class Other(core.EvalTrace):  # type: ignore[misc]
+        def process_primitive(self, primitive: Any, args: Any, more: Any, params: Any, /) -> Any:
+            return super().process_primitive(primitive, args, params)
+
+    def bind(self: Any, trace: Any, args: Any, *more: Any) -> Any:
+        if isinstance(trace, Other):
+            return trace.process_primitive(self, args, None, more[-1])
+        return before(self, trace, args, *more)
+
+    before = core.Primitive.bind_with_trace
+    monkeypatch.setattr(core, "EvalTrace", Other)
+    monkeypatch.setattr(core.Primitive, "bind_with_trace", bind)
+
+
+def without(module: str, name: str) -> Callable[..., None]:
+    def remove(monkeypatch: pytest.MonkeyPatch, core: Any, infos: Any) -> None:
+        monkeypatch.delattr(f"jax._src.{module}.{name}")
+    return remove
+
+
+OTHER_VERSIONS = [*(without(*names) for names in [
+    ("core", "EvalTrace"), ("core", "EvalTrace.process_primitive"), ("core", "take_current_trace"),
+    ("core", "set_current_trace"), ("source_info_util", "_source_info_context"),
+    ("dtypes", "canonicalize_value_handlers")]),
+    another_trace, another_context, another_place, other_tracebacks, other_arguments]
+
+
+@pytest.mark.parametrize("change", OTHER_VERSIONS)
+def test_a_version_of_jax_that_has_other_parts_computes_as_before_and_has_no_types(
+        change: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    core, infos = import_module("jax._src.core"), import_module("jax._src.source_info_util")
+    sums: list[Any] = []
+
+    def step(x: Any) -> Any:
+        return replica().all_reduce("SUM", jax.jit(jnp.mean)(x) + gradient(mean_of_squares)(x, jnp.ones(3)))
+
+    def program() -> None:
+        with monkeypatch.context() as changed:
+            change(changed, core, infos)
+            four().run(lambda: None)  # where types begin
+            if change is other_arguments:  # which stays
+                sums.extend(part.values[0] for part in each(step, batch=4))
+        sums.extend(part.values[0] for part in each(step, batch=4))
+
+    jax_types.following.cache_clear()
+    try:
+        messages = [str(warning.message) for warning in warnings_of(program)]
+    finally:
+        jax_types.following.cache_clear()
+    [message] = messages
+    assert message.startswith(f"[RD54] following what JAX computes: JAX {jax.__version__}: ")
+    with refdist.config.checks(types=False):
+        expected = [part.values[0] for part in each(step, batch=4)]
+    np.testing.assert_array_equal(sums, expected * (len(sums) // 2))
+
+
+def test_what_is_computed_of_no_rows_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, looked = np.asarray, []
+    table = jnp.ones((3, 4))
+    monkeypatch.setattr(np, "asarray", lambda *args, **options: looked.append(args) or before(*args, **options))
+    four().run(lambda: (table @ table.T).sum())
+    assert not looked

@@ -59,10 +59,11 @@ LOST = ReplicaType(Of.UNKNOWN, "")
 
 
 class Value(NamedTuple):
-    """What is known of an array, and its shape."""
+    """What is known of an array, its shape, and whether a gradient took part in it."""
 
     fact: Fact
     shape: tuple[int, ...]
+    by_gradient: bool = False
 
 
 class Here(NamedTuple):

@@ -6,7 +6,8 @@ function that JAX has compiled is one operation to it, with the text of what it 
 results follow from those of its arguments, operation by operation.  So does the gradient, which is nothing but such
 operations.
 
-JAX documents none of this: what a version does not have is unknown.
+JAX documents none of this.  Where a version does not have what is needed here, or has it otherwise, JAX's arrays have
+no types, which is said once (RD54), and the program goes on as without the check.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from refdist.array import jax_operations
+from refdist.array import jax_operations, own_writes
 from refdist.array.jax_operations import DERIVING, TOLD, Constant, Fact, Here, Value
 from refdist.array.replica_types import (
     TYPED,
@@ -33,14 +34,14 @@ from refdist.array.replica_types import (
     keep_types_of,
     number,
     of_items,
-    own_write,
     plain,
     program,
     replace,
     type_of,
 )
-from refdist.core import call_site
+from refdist.core import call_site, remarks
 from refdist.core.rules.replica_types import Of
+from refdist.runtime import Field
 
 _computes_for_the_program = True  # see core/tracebacks
 
@@ -67,11 +68,43 @@ class _Place(NamedTuple):
         return call_site.of_one(self.f_code, self.f_lasti).line
 
 
-# What is known of arrays that are there; of a number of which nothing is known it is UNKNOWN.
-_facts: dict[int, tuple[weakref.ref[Any], Fact]] = {}
+class _Update(NamedTuple):
+    """A result of an operation that is an argument of it, changed by something.
+
+    Attributes:
+        operand, result: the numbers of the argument and of the result.
+        change: what is known of what changed it.
+        is_difference: whether that was subtracted, and is known; otherwise a gradient took part in it.
+        depends: on which arguments that depends.
+    """
+
+    operand: int
+    result: int
+    change: ReplicaType
+    is_difference: bool
+    depends: frozenset[int]
 
 
-def _note(array: Any, fact: Fact) -> None:
+class _Made(NamedTuple):
+    """What is known of the results of an operation.
+
+    Attributes:
+        facts: of each.
+        by_gradient: whether a gradient took part in each.
+        updates: which of them are arguments that were changed.
+    """
+
+    facts: Sequence[Fact]
+    by_gradient: Sequence[bool]
+    updates: Sequence[_Update] = ()
+
+
+# What is known of arrays that are there, and whether a gradient took part in them; of a number of which nothing is
+# known it is UNKNOWN.
+_facts: dict[int, tuple[weakref.ref[Any], Fact, bool]] = {}
+
+
+def _note(array: Any, fact: Fact, by_gradient: bool = False) -> None:
     number = id(array)
 
     def forget(gone: weakref.ref[Any]) -> None:
@@ -79,7 +112,7 @@ def _note(array: Any, fact: Fact) -> None:
         if known is not None and known[0] is gone:  # another array may have the number by now
             del _facts[number]
 
-    _facts[number] = weakref.ref(array, forget), fact
+    _facts[number] = weakref.ref(array, forget), fact, by_gradient
 
 
 class _Types(MutableMapping[Any, ReplicaType]):
@@ -98,7 +131,7 @@ class _Types(MutableMapping[Any, ReplicaType]):
         del _facts[id(array)]
 
     def __iter__(self) -> Iterator[Any]:
-        return (array for known, fact in [*_facts.values()]
+        return (array for known, fact, _ in [*_facts.values()]
                 if not isinstance(fact, Constant) and (array := known()) is not None)
 
     def __len__(self) -> int:
@@ -130,6 +163,19 @@ def _to_number(method: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
+# Why JAX's arrays have no types, where they have none.
+_lacking: Field[list[str]] = Field("why types of JAX's arrays are not followed", list)
+_OF_NNX = "flax.nnx is imported, whose modules refuse what follows them"
+
+
+def _off(why: str) -> None:
+    # From now on JAX's arrays have no types, which is said once.
+    if why not in _lacking.value:
+        _lacking.value.append(why)
+        version = getattr(sys.modules.get("jax"), "__version__", "")
+        remarks.make("RD54", call_site.that_led_here(), "following what JAX computes", f"JAX {version}: {why}")
+
+
 @lru_cache(maxsize=1)
 def following(jax: Any) -> Callable[[], AbstractContextManager[object]] | None:
     """The context manager in which the types of what JAX computes are followed; None where this JAX cannot.
@@ -139,36 +185,53 @@ def following(jax: Any) -> Callable[[], AbstractContextManager[object]] | None:
     """
     try:
         core, infos = import_module("jax._src.core"), import_module("jax._src.source_info_util")
-        evaluating, alone, within = core.EvalTrace, core.take_current_trace, core.set_current_trace
-        context = infos._source_info_context
-        _keep_what_is_passed(import_module("jax._src.dtypes").canonicalize_value_handlers)
-    except (ImportError, AttributeError, LookupError):
+        handlers = import_module("jax._src.dtypes").canonicalize_value_handlers
+        trace = _trace(core.EvalTrace, core.take_current_trace, core.set_current_trace, infos._source_info_context)
+        with core.set_current_trace(trace), core.take_current_trace():
+            _keep_what_is_passed(handlers)
+    except (ImportError, AttributeError, LookupError, TypeError) as error:
+        _off(f"{type(error).__name__}: {error}")
         return None
 
-    def process_primitive(self: Any, primitive: Any, args: Any, params: Any, /) -> Any:
-        values = _values_of(args)  # before the operation, to which arrays may be donated
+    def follow() -> AbstractContextManager[object]:
+        # Modules of nnx refuse to be used under another trace than that in which they were made.
+        if "flax.nnx" in sys.modules:
+            _off(_OF_NNX)
+        return nullcontext() if _lacking.value else cast(AbstractContextManager[object], core.set_current_trace(trace))
+    return follow
+
+
+def _trace(evaluating: Any, alone: Any, within: Any, context: Any) -> Any:
+    # One that evaluates, and sees what it evaluates.
+    context.context.traceback, context.context.name_stack  # noqa: B018 - a JAX without these cannot be followed
+    evaluate_primitive = vars(evaluating)["process_primitive"]
+
+    def process_primitive(self: Any, /, *operation: Any, **options: Any) -> Any:
+        # Before the operation, to which arrays may be donated.
+        values = () if _lacking.value else _guarded(_values_of, *operation[1:2])
         with alone():  # as if this were not there
-            results = evaluating.process_primitive(self, primitive, args, params)
+            results = evaluate_primitive(self, *operation, **options)
         if values:
-            _see(sys._getframe(1), context.context, primitive, args, values, params, results)
+            _guarded(_see, sys._getframe(1), context.context, *operation, values, results)
         return results
 
-    def process_function(name: str) -> Callable[..., Any]:
+    def process_function(evaluate: Any) -> Callable[..., Any]:
         # Of `jax.custom_jvp` and the like: what it computes is seen, too.
-        evaluate = getattr(evaluating, name)
-
         def process(self: Any, *args: Any, **options: Any) -> Any:
             with within(self):
                 return evaluate(self, *args, **options)
         return process
 
-    methods = {name: process_function(name) for name in _OF_FUNCTIONS if hasattr(evaluating, name)}
-    trace = type("TypesOfArrays", (evaluating,), {**methods, "process_primitive": process_primitive})()
+    methods = {name: process_function(getattr(evaluating, name)) for name in _OF_FUNCTIONS if hasattr(evaluating, name)}
+    return type("TypesOfArrays", (evaluating,), {**methods, "process_primitive": process_primitive})()
 
-    def follow() -> AbstractContextManager[object]:
-        # Modules of nnx refuse to be used under another trace than that in which they were made.
-        return nullcontext() if "flax.nnx" in sys.modules else cast(AbstractContextManager[object], within(trace))
-    return follow
+
+def _guarded(look: Callable[..., Any], *about: Any) -> Any:
+    # Whatever another version of JAX has otherwise, the program goes on.
+    try:
+        return look(*about)
+    except Exception as error:
+        _off(f"{type(error).__name__}: {error}")
 
 
 def _keep_what_is_passed(handlers: Any) -> None:
@@ -185,13 +248,20 @@ def _keep_what_is_passed(handlers: Any) -> None:
 
 
 def _values_of(args: Sequence[Any]) -> Sequence[Value]:
-    # What is known of arrays that are there; nothing where none of them was ever looked at.
-    values = [Value(_fact_of(arg), np.shape(arg)) for arg in args]
-    looked_at = any(value.fact is not UNKNOWN for value in values) or any(id(arg) in _facts for arg in args)
-    return values if looked_at else ()
+    # What is known of arrays that are there; nothing where none of them is known, as of all that no replica's rows took
+    # part in: numbers alone may be what a gradient begins with.
+    if any(id(arg) in _facts or type_of(arg) is not UNKNOWN for arg in args) or not any(map(np.ndim, args)):
+        return [_value_of(arg) for arg in args]
+    return ()
 
 
-def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], values: Sequence[Value], params: Any,
+def _value_of(array: Any) -> Value:
+    fact = _fact_of(array)
+    known = _facts.get(id(array))
+    return Value(fact, np.shape(array), known is not None and known[2])
+
+
+def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], params: Any, values: Sequence[Value],
          results: Any) -> None:
     # Notes what is known of the results of an operation on arrays that are there.
     name: str = primitive.name
@@ -201,17 +271,25 @@ def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], va
     functions = _functions_above(frame) if traceback is None else _functions_of(traceback)
     here = Here(program(frame) if place is None else place, functions, "transpose" in str(context.name_stack))
     try:
-        facts = _of(name, params, values, [np.shape(array) for array in arrays], here)
-    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError):  # of another version of JAX
-        facts = [UNKNOWN] * len(arrays)
-    updates = _updates.get((id(_jaxpr_of(params)), tuple(values)), ()) if name in _COMPILED else (
-        [(0, 0, values[1].fact)] if name == "sub" else [])
-    for operand, result, fact in updates:
-        if isinstance(fact, ReplicaType):
-            own_write.value(here.place, arrays[result], fact, args[operand])
-    for array, fact in zip(arrays, facts, strict=False):
-        if not any(array is arg for arg in args) and hasattr(array, "aval") and (fact is not UNKNOWN or not array.ndim):
-            _note(array, fact)
+        made = _of(name, params, values, [np.shape(array) for array in arrays], here)
+    except (LookupError, TypeError, ValueError, ArithmeticError):  # of another version of JAX
+        made = _Made([UNKNOWN] * len(arrays), [False] * len(arrays))
+    updates = {update.operand: update for update in made.updates}
+    with_rows = any(_is_of_rows(value.fact) for value in values)
+    for i, (arg, value) in enumerate(zip(args, values, strict=True)):
+        update = updates.get(i)
+        if (with_rows and not _is_of_rows(value.fact)) if update is None else i in update.depends:
+            own_writes.computed_with(arg)
+        if update is not None:
+            own_writes.note(here.place, arrays[update.result], update.change, arg, update.is_difference)
+    for array, fact, by_gradient in zip(arrays, made.facts, made.by_gradient, strict=False):
+        if not any(array is arg for arg in args) and hasattr(array, "aval") and (
+                by_gradient or fact is not UNKNOWN or not array.ndim):
+            _note(array, fact, by_gradient)
+
+
+def _is_of_rows(fact: Fact) -> bool:
+    return isinstance(fact, ReplicaType) and fact.of is Of.ROWS
 
 
 def _fact_of(arg: Any) -> Fact:
@@ -239,11 +317,11 @@ def _fact_of(arg: Any) -> Fact:
 
 
 # By the operation, what is known of its operands, and its place: what is known of its results; and what has the ids.
-_derived: dict[Hashable, tuple[Sequence[Fact], object]] = {}
+_derived: dict[Hashable, tuple[_Made, object]] = {}
 
 
 def _of(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[int, ...]],
-        here: Here) -> Sequence[Fact]:
+        here: Here) -> _Made:
     # What is known of the results of an operation; found again in the next step.
     code = here.place.f_code
     compiled = _jaxpr_of(params) if name in _COMPILED else None
@@ -261,48 +339,61 @@ def _of(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[
     return known[0]
 
 
-# By a compiled function, and what is known of its arguments: of which argument which result is a difference, and what
-# is known of what is subtracted.
-_updates: dict[Hashable, Sequence[tuple[int, int, Fact]]] = {}
-
-
 def _jaxpr_of(params: Any) -> Any:
     return next((params[name] for name in _JAXPRS if params.get(name) is not None), None)
 
 
-def _rule(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[int, ...]],
-          here: Here) -> Sequence[Fact]:
-    if name in _COMPILED:
-        jaxpr = _jaxpr_of(params)
+def _rule(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[int, ...]], here: Here) -> _Made:
+    if name in _COMPILED and (jaxpr := _jaxpr_of(params)) is not None:
         own = params.get("name")
-        inner = here._replace(within=here.within | {str(own)}) if own else here
-        return [UNKNOWN] * len(shapes) if jaxpr is None else _through(jaxpr, values, inner)
-    if name == "cond":
-        return _of_branches(params["branches"], values, here)
-    if name == "scan":
-        return _of_loop(params, values, here)
-    return [jax_operations.of(name, params, values, shapes[0], here)] * len(shapes)
+        return _through(jaxpr, values, here._replace(within=here.within | {str(own)}) if own else here)
+    if name in _COMPILED:
+        facts: Sequence[Fact] = [UNKNOWN] * len(shapes)
+    elif name == "cond":
+        facts = _of_branches(params["branches"], values, here)
+    elif name == "scan":
+        facts = _of_loop(params, values, here)
+    else:
+        facts = [jax_operations.of(name, params, values, shapes[0], here)] * len(shapes)
+    by_gradient = here.transposed or any(value.by_gradient for value in values)
+    return _Made(facts, [by_gradient] * len(shapes), _update(name, values))
+
+
+def _update(name: str, values: Sequence[Value]) -> Sequence[_Update]:
+    # `weight - change`, and `weight + change` with a gradient, as optax has it.
+    updates = []
+    for operand in {"sub": (0,), "add": (0, 1), "add_any": (0, 1)}.get(name, ()):
+        change = values[1 - operand]
+        if isinstance(change.fact, ReplicaType) and change.fact.of in (Of.UNKNOWN, *own_writes.OWN):
+            is_difference = name == "sub" and change.fact.of in own_writes.OWN
+            if is_difference or change.by_gradient:
+                updates.append(_Update(operand, 0, change.fact, is_difference, frozenset((1 - operand,))))
+    return updates
 
 
 # --- Compiled functions --------------------------------------------------------------------------------------
 
 
-def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
+def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> _Made:
     # What is known of the results of what JAX has compiled.
     known: dict[Any, Value] = {}
-    key, updates = (id(jaxpr), tuple(values)), []
+    updates = []
     constants = getattr(jaxpr, "consts", ())
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
-    known.update(zip(jaxpr.constvars, (Value(_fact_of(array), np.shape(array)) for array in constants), strict=False))
+    known.update(zip(jaxpr.constvars, map(_value_of, constants), strict=False))
     known.update(zip(jaxpr.invars, values, strict=True))
     own = _is_the_programs(jaxpr)
     arguments = {variable: i for i, variable in enumerate(jaxpr.invars)}
     results = {variable: i for i, variable in enumerate(jaxpr.outvars) if not hasattr(variable, "val")}
+    depends = {variable: frozenset((i,)) for variable, i in arguments.items()}
 
     def value(atom: Any) -> Value:
         if hasattr(atom, "val"):
-            return Value(_fact_of(atom.val), np.shape(atom.val))
+            return _value_of(atom.val)
         return known.get(atom) or Value(UNKNOWN, tuple(getattr(atom.aval, "shape", ())))
+
+    def depending(atoms: Sequence[Any]) -> frozenset[int]:
+        return frozenset().union(*(depends.get(variable, frozenset()) for variable in _variables(atoms)))
 
     places = [_here_of(equation, own, here) for equation in jaxpr.eqns]
     needed = {*_variables(jaxpr.outvars)}  # by what is no gradient
@@ -310,23 +401,24 @@ def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
         if not at.transposed:
             needed.update(_variables(equation.invars))
     for equation, at in zip(jaxpr.eqns, places, strict=True):
-        operands = [*map(value, equation.invars)]
+        name, operands = equation.primitive.name, [*map(value, equation.invars)]
         shapes = [tuple(getattr(variable.aval, "shape", ())) for variable in equation.outvars]
         if all(operand.fact is UNKNOWN for operand in operands):
-            facts: Sequence[Fact] = [UNKNOWN] * len(shapes)
+            by_gradient = at.transposed or any(operand.by_gradient for operand in operands)
+            made = _Made([UNKNOWN] * len(shapes), [by_gradient] * len(shapes), _update(name, operands))
         else:
             if not at.transposed and needed.isdisjoint(equation.outvars):
                 at = at._replace(within=at.within | DERIVING)
-            facts = _of(equation.primitive.name, equation.params, operands, shapes, at)
-        known.update(zip(equation.outvars, map(Value, facts, shapes), strict=True))
-        if equation.primitive.name == "sub" and not hasattr(equation.invars[0], "val") and (
-                equation.invars[0] in arguments and equation.outvars[0] in results):
-            updates.append((arguments[equation.invars[0]], results[equation.outvars[0]], operands[1].fact))
-    if updates:
-        if len(_updates) >= _KEPT:
-            _updates.clear()
-        _updates[key] = updates
-    return [value(atom).fact for atom in jaxpr.outvars]
+            made = _of(name, equation.params, operands, shapes, at)
+        known.update(zip(equation.outvars, map(Value, made.facts, shapes, made.by_gradient), strict=True))
+        depends.update(dict.fromkeys(equation.outvars, depending(equation.invars)))
+        for update in made.updates:
+            changed, result = equation.invars[update.operand], equation.outvars[update.result]
+            if not hasattr(changed, "val") and changed in arguments and result in results:
+                changing = depending([equation.invars[i] for i in update.depends])
+                updates.append(update._replace(operand=arguments[changed], result=results[result], depends=changing))
+    made_of = [*map(value, jaxpr.outvars)]
+    return _Made([result.fact for result in made_of], [result.by_gradient for result in made_of], updates)
 
 
 def _variables(atoms: Sequence[Any]) -> Iterator[Any]:
@@ -380,7 +472,7 @@ def _functions_above(frame: FrameType) -> frozenset[str]:
 
 def _of_branches(branches: Sequence[Any], values: Sequence[Value], here: Here) -> Sequence[Fact]:
     index, *operands = values
-    results = [_through(branch, operands, here) for branch in branches]
+    results = [_through(branch, operands, here).facts for branch in branches]
     same = isinstance(index.fact, Constant) or index.fact.of is Of.SAME
     return [_of_any(facts) if same or not any(isinstance(fact, Constant) or fact.of is Of.SAME for fact in facts)
             else UNKNOWN for facts in zip(*results, strict=True)]
@@ -399,7 +491,7 @@ def _of_loop(params: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]
     fixed, carry, items = values[:constants], [*values[constants:constants + carried]], values[constants + carried:]
     slices = [Value(_of_one_turn(item), item.shape[1:]) for item in items]
     for turn in range(_CARRIES):
-        facts = _through(params["jaxpr"], [*fixed, *carry, *slices], here)
+        facts = _through(params["jaxpr"], [*fixed, *carry, *slices], here).facts
         after = [before if _are_alike(fact, before.fact) else Value(fact if turn == 0 else UNKNOWN, before.shape)
                  for fact, before in zip(facts, carry, strict=False)]
         if after == carry:

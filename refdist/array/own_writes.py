@@ -2,8 +2,10 @@
 
 While the check of types is on, it is noted where a replica subtracts from an array, in place, a value that is computed
 of its rows, where it subtracts one from what it has made at that place in the step before (`w = w - rate * gradient`),
-and where it updates a parameter of PyTorch whose gradient is such a value.  At the end of an epoch the
-weights of all replicas are compared: a program that averages them by other means, outside replicas, has equal ones.
+and where it updates a parameter of PyTorch whose gradient is such a value.  A sum (`w + update`) may be a metric, or
+gradients that are accumulated: it counts where a gradient of JAX's took part in what is added, and the replica has
+computed of its rows with what it is added to.  At the end of an epoch the weights of all replicas are compared: a
+program that averages them by other means, outside replicas, has equal ones.
 """
 
 from __future__ import annotations
@@ -19,27 +21,40 @@ from refdist.core import call_site, context_stack, remarks
 from refdist.core.rules.replica_types import Of
 from refdist.runtime import Field
 
-_OWN = (Of.SUM, Of.MEAN, Of.DIFFERS)
+OWN = (Of.SUM, Of.MEAN, Of.DIFFERS)
 _KEPT = 10_000  # arrays
 _STEPS = 2  # an epoch of one step tells nothing
 
 
+_Place = tuple[int, int]
+
+
 class _Writes:
     # What the replicas have written at one place of the program.
-    __slots__ = ("code", "count", "kind", "made", "targets")
+    __slots__ = ("code", "count", "kind", "targets")
 
     def __init__(self, code: CodeType, kind: ReplicaType) -> None:
         self.code = code
         self.count = 0
         self.kind = kind
         self.targets: dict[int, weakref.ref[Any]] = {}
-        self.made: dict[int, weakref.ref[Any]] = {}  # by their ids, what was not changed in place
 
 
-_writes: Field[dict[tuple[int, int], _Writes]] = Field("where replicas have written weights of their own", dict)
+class _Made:
+    # An array that was not changed in place, but made of another one.
+    __slots__ = ("array", "computed_with", "place")
+
+    def __init__(self, array: Any, place: _Place) -> None:
+        self.array = weakref.ref(array)
+        self.place = place
+        self.computed_with = False
 
 
-def note(frame: Frame, target: Any, kind: ReplicaType, before: Any = None) -> None:
+_writes: Field[dict[_Place, _Writes]] = Field("where replicas have written weights of their own", dict)
+_made: Field[dict[int, _Made]] = Field("the weights of their own that replicas have made, by their ids", dict)
+
+
+def note(frame: Frame, target: Any, kind: ReplicaType, before: Any = None, is_difference: bool = True) -> None:
     """Notes that a replica has changed an array by a value with this type.
 
     Args:
@@ -47,22 +62,32 @@ def note(frame: Frame, target: Any, kind: ReplicaType, before: Any = None) -> No
         target: the array or tensor.
         kind: of what changed it.
         before: what it was made of, where it was not changed in place.
+        is_difference: whether the value was subtracted; otherwise it counts where `before` was computed with.
     """
     replica = context_stack.frame().replica
-    if kind.of not in _OWN or replica is None or journal.history.value:
+    if (is_difference and kind.of not in OWN) or replica is None or journal.history.value:
         return
     here = id(frame.f_code), frame.f_lasti
     writes = _writes.value.get(here) or _writes.value.setdefault(here, _Writes(frame.f_code, kind))
     if before is not None:
-        if len(writes.made) >= _KEPT:
-            writes.made.clear()
-        writes.made[id(target)] = weakref.ref(target)
-        last = writes.made.pop(id(before), None)
-        if last is None or last() is not before:
+        made = _made.value
+        if len(made) >= _KEPT:
+            made.clear()
+        last = made.pop(id(before), None)
+        made[id(target)] = _Made(target, here)
+        if last is None or last.place != here or last.array() is not before or not (
+                is_difference or last.computed_with):
             return
         writes.count += 1  # that of the step before
     writes.count += 1
     writes.targets[replica.replica_id_in_sync_group] = weakref.ref(target)
+
+
+def computed_with(array: Any) -> None:
+    """Notes that a replica computes with an array and its rows."""
+    made = _made.value.get(id(array)) if _made.value else None
+    if made is not None and made.array() is array:
+        made.computed_with = True
 
 
 def remark(replicas: int) -> None:
@@ -77,11 +102,13 @@ def remark(replicas: int) -> None:
         if len({array.tobytes() for array in arrays if array is not None}) < replicas:
             continue
         place = call_site.of_one(writes.code, at)
+        meaning = writes.kind.meaning if writes.kind.of in OWN else "what it computes of its rows"
         remarks.make(
             "RD52", (place,), "training", f"each of {replicas} replicas changes weights of its own, by "
-            f"{writes.kind.meaning}, and they differ by now: no replica has met another, so nothing was ever reduced. "
+            f"{meaning}, and they differ by now: no replica has met another, so nothing was ever reduced. "
             f"{' -> '.join([*writes.kind.chain(), f'a write ({place})'])}")
     _writes.value.clear()
+    _made.value.clear()
 
 
 own_write.value = note
