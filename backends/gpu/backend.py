@@ -221,6 +221,7 @@ class GPU(Backend):
         self._programs.combine(dtype, "add", jobs)
 
     def all_reduce(self, columns: Sequence[Sequence[Array]], devices: Sequence[str]) -> list[list[Any]]:
+        columns = [self.put_all(column, devices) for column in columns]
         places = [self._devices.of(device) for device in devices]
         gpus = tuple(dict.fromkeys(place for place in places if place is not None))
         here = [[array for array in column if self._is_on_gpu(array)] for column in columns]

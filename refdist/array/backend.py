@@ -299,15 +299,15 @@ class Backend(ABC):
         return [made[space] for space in spaces]
 
     def all_reduce(self, columns: Sequence[Sequence[Array]], devices: Sequence[str]) -> list[list[Any]]:
-        """The sum of each column, whose arrays lie on `devices`, on every one of `devices`.
+        """The sum of each column on every one of `devices`, where its arrays are put first.
 
         Args:
-            columns: for each result one array on each of `devices`, of numbers of one shape and dtype.
+            columns: for each result one array for each of `devices`, of numbers of one shape and dtype.
             devices: canonical names, as many as arrays in a column.
         """
         results = []
         for arrays in columns:
-            results.append(self.broadcast(self.sum(arrays), devices))
+            results.append(self.broadcast(self.sum(self.put_all(arrays, devices)), devices))
         return results
 
     def scatter(self, operation: str, array: Array, indices: Array, values: Array) -> Any:

@@ -102,7 +102,7 @@ def _strategy(strategy: Strategy) -> str:
     layout = extended.layout
     kind = CREATION[VariableSynchronization.AUTO].get(extended._keeps, Kind.PLAIN)
     facts = [("variables", f"{word(kind)}: {CREATION.actions[kind]}"),
-             ("values are reduced by", type(extended._reduction.ops).__name__)]
+             ("values are reduced by", type(extended.reduction.ops).__name__)]
     replicas = [(str(layout.first + i), devices.short(name)) for i, name in enumerate(layout.devices)]
     return (table(f"{type(strategy).__name__}: {strategy._size()}", facts)
             + table("", shortened(replicas), ("replica", "device")))

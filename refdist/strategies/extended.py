@@ -82,11 +82,11 @@ class StrategyExtended(OneOfAKind):
         self.transport = transport or LoneWorker()
         self.layout = layout = self.transport.layout(devices)
         # What is reduced or gathered may be a guest's arrays, which go through the memory of the host.
-        self._reduction = reduction = Reduction(cross_device_ops, through or self.transport, devices,
-                                                self._current_backend, self._ordered, self._lengths_may_differ)
+        self.reduction = Reduction(cross_device_ops, through or self.transport, devices, self._current_backend,
+                                   self._ordered, self._lengths_may_differ)
         self.runs = 0
         self.habits = Habits()
-        self._contexts = [self._context._of(container_strategy, layout.first + i, reduction)
+        self._contexts = [self._context._of(container_strategy, layout.first + i, self.reduction)
                           for i in range(layout.count)]
 
     def __repr__(self) -> str:
@@ -114,16 +114,6 @@ class StrategyExtended(OneOfAKind):
                                f"Create one after `set_backend({current})`, or go back with `set_backend({own})`.",
                                kind=errors.InvalidContextError)
         return now
-
-    @property
-    def reduction(self) -> Reduction:
-        """How values of the replicas are reduced and gathered, on the strategy's own backend.
-
-        Raises:
-            RD27: another one is in use now.
-        """
-        self._current_backend()  # raises unless it is the strategy's own
-        return self._reduction
 
     @property
     def worker_devices(self) -> tuple[str, ...]:
@@ -351,6 +341,7 @@ class StrategyExtended(OneOfAKind):
         Source: tf.compat.v1.distribute.StrategyExtended.broadcast_to.
         """
         require(self._strategy, Call.BROADCAST_TO)
+        self._current_backend()  # raises unless it is the strategy's own
         return self.reduction.ops.broadcast(tensor, destinations)
 
     # Variables.

@@ -100,11 +100,7 @@ class Plan(CrossDeviceOps):
         if target.asked and (target.devices is sources or target.devices == sources) and self.sums:
             self.check_devices(sources)
             # Dense arrays are reduced together, because a GPU sums all of them in one kernel.
-            dense = []
-            contributions: Any
-            for contributions in leaves:
-                if type(contributions[0]) is not IndexedSlices:
-                    dense.append(backend.put_all(contributions, sources))
+            dense: list[Any] = [parts for parts in leaves if type(parts[0]) is not IndexedSlices]
             totals = iter(backend.all_reduce(dense, sources))
             for contributions in leaves:
                 if type(contributions[0]) is IndexedSlices:

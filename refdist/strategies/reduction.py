@@ -37,7 +37,7 @@ from typing import Any, Literal, assert_never
 
 from refdist import errors, journal, nest
 from refdist.array import collectives
-from refdist.array.backend import Backend, current_backend
+from refdist.array.backend import Backend
 from refdist.array.collectives import Part
 from refdist.array.convert import short
 from refdist.array.indexed_slices import IndexedSlices
@@ -180,7 +180,7 @@ class Reduction:
     def here(self) -> Destinations:
         """Where the result goes if a call names no destination: to the current device, if there is one."""
         device = context_stack.frame().device
-        return Destinations((device or current_backend().default_result_device(self._devices[0]),), False, bool(device))
+        return Destinations((device or self._backend().default_result_device(self._devices[0]),), False, bool(device))
 
     def all_gather(self, calls: Sequence[CollectiveCall]) -> Sequence[Any]:
         """Executes an all_gather, which all replicas have called; contributions are lists with one for each leaf."""
@@ -238,6 +238,7 @@ class Reduction:
 
     def _cell(self, column: ReduceOp | Across, value: object, attempted: str) -> Contributed:
         # The cell of REDUCE, where it does not refuse the value.
+        self._backend()  # raises unless it is the strategy's own
         if isinstance(value, DistributedValues):
             check_count(value, self._count, attempted)
             row = (_VARIABLES[value._kind] if isinstance(value, DistributedVariable)
@@ -262,7 +263,7 @@ class Reduction:
 
     def _reduce_equal(self, cell: _Equal, op: ReduceOp, value: object, target: Destinations, attempted: str) -> Any:
         [part] = check_parts([_read(value)], attempted)
-        call, backend = self._transport.call(attempted, op=op, like=part), current_backend()
+        call, backend = self._transport.call(attempted, op=op, like=part), self._backend()
         match cell:
             case Contributed.OF_WORKERS:
                 [total] = transports.reduce(self._transport, call, op, [[part]], self._total // self._count,
@@ -283,7 +284,7 @@ class Reduction:
             RD05, RD08, RD23: contributions that do not fit, or have no such axis.
         """
         self._cell(Across.ALONG_AN_AXIS, value, attempted)
-        backend = current_backend()
+        backend = self._backend()
         parts = [collectives.dense(backend, item, attempted) if isinstance(item, IndexedSlices) else item
                  for item in as_parts(self._contributions(value), attempted)]
         for part in parts:

@@ -70,7 +70,7 @@ class ReplicaContext(context_stack.Scope):
         if not 0 <= number < count:
             raise errors.error("RD34", "ReplicaContext", f"replica_id_in_sync_group is {number} and the strategy has "
                                f"{count} replicas", "Pass a number from 0 to num_replicas_in_sync - 1.")
-        self._set(strategy, number, strategy.extended._reduction)
+        self._set(strategy, number, strategy.extended.reduction)
 
     def _set(self, strategy: Strategy, number: int, reduction: Reduction) -> None:
         super().__init__()
