@@ -26,6 +26,7 @@ from refdist.core import checks as asked_checks
 from refdist.core import context_stack, devices
 from refdist.core.integers import as_integer, integer
 from refdist.core.scaled import scale
+from refdist.missing import lacks
 from refdist.runtime import Field, Late
 
 SEED_VARIABLE = "REFDIST_REPLICA_SEED"
@@ -55,6 +56,7 @@ class PhysicalDevice(NamedTuple):
     device_type: str
 
 
+@lacks({"experimental_device_ordinal experimental_priority": "Leave it out: all devices are alike."})
 class LogicalDeviceConfiguration(NamedTuple):
     """One logical device of a physical one.
 

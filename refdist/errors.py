@@ -19,11 +19,22 @@ from typing import Any, NamedTuple
 
 from refdist import notebook
 
+# TensorFlow's numbers of what went wrong, the `error_code` of an error.
+(OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
+ RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS,
+ UNAUTHENTICATED) = range(17)
+
 
 class RefdistError(Exception):
     """Base of every error that refdist raises on purpose.
 
+    A program that raises one may give TensorFlow's arguments: `tf.errors.UnavailableError(None, None, "text")`.
+
     Attributes:
+        error_code: TensorFlow's number of what went wrong, such as `UNAVAILABLE`.
+        message: the text.
+        op, node_def: None, as where TensorFlow runs eagerly.
+        experimental_payloads: empty.
         code: the key of its row in the catalogue, for example "RD04".
         on_every_worker: whether all workers raise the same error at the same call, so that none of them has to tell
             the others that it failed.
@@ -31,13 +42,26 @@ class RefdistError(Exception):
             comes of none.
     """
 
+    error_code: int = UNKNOWN
+    op = node_def = None
     code: str = ""
     on_every_worker: bool = False
     history: Sequence[Any] = ()
 
-    def __init__(self, message: str = "", code: str = "") -> None:
-        super().__init__(message)
-        self.code = code
+    def __init__(self, message: str | None = "", code: str | None = "", *tensorflow_s: Any,
+                 node_def: None = None, op: None = None) -> None:
+        super().__init__(tensorflow_s[0] if tensorflow_s else message)
+        self.code = "" if tensorflow_s else code or ""
+
+    @property
+    def message(self) -> str:
+        """The text."""
+        return str(self)
+
+    @property
+    def experimental_payloads(self) -> dict[str, bytes]:
+        """What TensorFlow's runtime adds to an error: nothing."""
+        return {}
 
     def _repr_html_(self) -> str:
         return notebook.drawing(self)
@@ -46,9 +70,13 @@ class RefdistError(Exception):
 class InvalidValueError(RefdistError, ValueError):
     """A value that the rules do not allow."""
 
+    error_code = INVALID_ARGUMENT
+
 
 class InvalidTypeError(RefdistError, TypeError):
     """An object of a type that the call cannot use."""
+
+    error_code = INVALID_ARGUMENT
 
 
 class InvalidAttributeError(RefdistError, AttributeError):
@@ -58,17 +86,25 @@ class InvalidAttributeError(RefdistError, AttributeError):
 class InvalidContextError(RefdistError, RuntimeError):
     """A call in a context, or at a time, where it is not allowed."""
 
+    error_code = FAILED_PRECONDITION
+
 
 class InvalidArgumentError(RefdistError, ValueError):
     """Arrays that do not fit together (`tf.errors.InvalidArgumentError`)."""
+
+    error_code = INVALID_ARGUMENT
 
 
 class UnsupportedError(RefdistError, NotImplementedError):
     """An operation that this kind of object does not support."""
 
+    error_code = UNIMPLEMENTED
+
 
 class NotFoundError(RefdistError, LookupError):
     """A device, backend or file that does not exist."""
+
+    error_code = NOT_FOUND
 
 
 class MissingPackageError(NotFoundError, ImportError):
@@ -77,6 +113,8 @@ class MissingPackageError(NotFoundError, ImportError):
 
 class DuplicateKeyError(RefdistError, KeyError):
     """Two values for one key."""
+
+    error_code = ALREADY_EXISTS
 
     __str__ = Exception.__str__  # that of KeyError shows the repr
 
@@ -88,25 +126,37 @@ class DeviceError(RefdistError, RuntimeError):
 class ResourceExhaustedError(RefdistError, MemoryError):
     """There is not enough memory."""
 
+    error_code = RESOURCE_EXHAUSTED
+
 
 class MissingNameError(RefdistError, AttributeError):
     """A name that exists in TensorFlow and not in refdist."""
+
+    error_code = UNIMPLEMENTED
 
 
 class OutOfRangeError(RefdistError, IndexError):
     """Reading past the last element."""
 
+    error_code = OUT_OF_RANGE
+
 
 class UnavailableError(RefdistError, ConnectionError):
     """A task of the cluster is gone (`tf.errors.UnavailableError`)."""
+
+    error_code = UNAVAILABLE
 
 
 class CancelledError(RefdistError):
     """A function that was not carried out, or not to its end (`tf.errors.CancelledError`)."""
 
+    error_code = CANCELLED
+
 
 class DataLossError(RefdistError):
     """Stored data that is missing or corrupt (`tf.errors.DataLossError`)."""
+
+    error_code = DATA_LOSS
 
 
 class UnmatchedError(DataLossError, AssertionError):
@@ -126,6 +176,26 @@ class ReplicaTypeWarning(DifferenceWarning):
 
 class InternalError(RefdistError):
     """A bug in refdist itself: no program, right or wrong, should ever see it."""
+
+    error_code = INTERNAL
+
+
+class DeadlineExceededError(RefdistError):
+    """Never raised: for programs that catch it (`tf.errors.DeadlineExceededError`)."""
+
+    error_code = DEADLINE_EXCEEDED
+
+
+class PermissionDeniedError(RefdistError):
+    """Never raised: for programs that catch it (`tf.errors.PermissionDeniedError`)."""
+
+    error_code = PERMISSION_DENIED
+
+
+class UnauthenticatedError(RefdistError):
+    """Never raised: for programs that catch it (`tf.errors.UnauthenticatedError`)."""
+
+    error_code = UNAUTHENTICATED
 
 
 # TensorFlow's names of classes that are called otherwise here, for programs that catch them.

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 
 from refdist import errors
 
 _NUMPY = "Use NumPy, or the framework of your choice, in the function that `strategy.run` calls."
-_NO_GRAPHS = "There are no graphs: make variables and call functions as they are, and leave this out."
+NO_GRAPHS = "There are no graphs: make variables and call functions as they are, and leave this out."
+TRACES_NOTHING = "Leave it out: functions are called, and not traced."
+NO_PROTOS = "Leave it out: it belongs to protocol buffers, of which there are none here."
+# What the specs of TensorFlow's values have for the tracing of functions, and what to write.
+OF_SPECS = {
+    "cast experimental_from_proto experimental_type_proto flatten from_tensors placeholder_value to_tensors value_type":
+        TRACES_NOTHING,
+    "is_subtype_of most_specific_common_supertype most_specific_compatible_type": "Write `is_compatible_with`.",
+    "experimental_as_proto": NO_PROTOS,
+}
+_Class = TypeVar("_Class", bound=type)
 _GENERATOR = "Make a `refdist.random.Generator.from_seed(seed)` in the scope of the strategy, and call its methods."
 
 _ADVICE = {
@@ -56,7 +67,7 @@ _ADVICE = {
     "py_function numpy_function": "Call the function.",
     "executing_eagerly": "Leave it out: every operation is carried out at once.",
     "Graph Session InteractiveSession placeholder get_variable global_variables_initializer init_scope "
-    "control_dependencies no_op disable_eager_execution disable_v2_behavior reset_default_graph": _NO_GRAPHS,
+    "control_dependencies no_op disable_eager_execution disable_v2_behavior reset_default_graph": NO_GRAPHS,
     "app flags": "Write `argparse`, or the package absl-py, whose modules they are.",
     "debugging": "Write `assert`.",
     "assign assign_add assign_sub": "Write `variable.assign(value)`, and for some of its items "
@@ -67,7 +78,7 @@ _ADVICE = {
     "set_visible_devices set_memory_growth threading":
         "State the devices with `refdist.config.set_simulated_devices`, or REFDIST_DEVICES.",
     "FixedLengthRecordDataset": "Read the file in a generator, for `Dataset.from_generator`.",
-    "DeadlineExceededError PermissionDeniedError UnauthenticatedError":
+    "OperatorNotAllowedInGraphError":
         "Leave it out: refdist never raises it. `refdist.errors.OpError` is any error of refdist.",
     "make_dataset_iterator_dyn make_input_fn_iterator_dyn":
         "Leave `_dyn` out: the overload belongs to a binding for another language.",
@@ -89,7 +100,23 @@ class Missing:
         self._name = name
 
     def __get__(self, instance: object, owner: type) -> object:
-        raise _with_advice(owner.__name__, self._name, self._advice or INSTEAD[self._name])
+        raise with_advice(owner.__name__, self._name, self._advice or INSTEAD[self._name])
+
+
+def lacks(advice: Mapping[str, str]) -> Callable[[_Class], _Class]:
+    """Decorates a class that lacks names which TensorFlow's has.
+
+    Args:
+        advice: what to write instead, by names, several of them in a text.
+    """
+    def add(owner: _Class) -> _Class:
+        for names, text in advice.items():
+            for name in names.split():
+                missing = Missing(text)
+                missing.__set_name__(owner, name)
+                setattr(owner, name, missing)
+        return owner
+    return add
 
 
 def explain(modules: Mapping[str, ModuleType]) -> None:
@@ -112,9 +139,16 @@ def refuse(module: ModuleType, name: str) -> object:
     """
     advice = INSTEAD.get(name) or (f"Write `np.{name}`." if name in np.__all__ else "")
     if advice:
-        raise _with_advice(module.__name__, name, advice)
+        raise with_advice(module.__name__, name, advice)
     raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
 
 
-def _with_advice(owner: str, name: str, advice: str) -> errors.RefdistError:
+def with_advice(owner: str, name: str, advice: str) -> errors.RefdistError:
+    """The error for a name that is missing.
+
+    Args:
+        owner: the module or class.
+        name: the name.
+        advice: what to write instead.
+    """
     return errors.error("RD20", f"{owner}.{name}", f"refdist has no {name}", advice, kind=errors.MissingNameError)

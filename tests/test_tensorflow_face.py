@@ -42,6 +42,7 @@ needs_tensorflow = pytest.mark.skipif("tensorflow" not in _INSTALLED, reason="Te
 F32, F64, I32 = np.float32, np.float64, np.int32
 
 _TABLE = Path(__file__).parent / "tables" / "tensorflow_operations.txt"
+_NAMES = _TABLE.with_name("tensorflow_names.txt")
 CALLS = [tuple(line.split(" : ")) for line in _TABLE.read_text().splitlines() if line and not line.startswith("#")]
 NAMES: dict[str, Any] = {
     "np": np, "math": math, "F": lambda value: np.array(value, F32), "I": lambda value: np.array(value, I32),
@@ -881,6 +882,7 @@ def test_another_name_says_what_to_write(tf: Any) -> None:
                          ("compat.v1.where", "Write `tf.where`"), ("compat.v1.placeholder", "no graphs"),
                          ("tpu.experimental.embedding", "RD20"), ("strings.ngrams", r"`dir\(tf.strings\)` lists"),
                          ("GraphKeys", r"RD20\] tf.GraphKeys: .* `dir\(tf\)` lists"),
+                         ("reduce_summ", "the nearest name is `tf.reduce_sum`"),
                          ("nn.ctc_loss", r"RD20\] tf.nn.ctc_loss: .* `dir\(tf.nn\)` lists.*numpy_function")):
         place = tf
         *outer, name = path.split(".")
@@ -889,6 +891,118 @@ def test_another_name_says_what_to_write(tf: Any) -> None:
         with pytest.raises(AttributeError, match=advice):
             getattr(place, name)
         assert not hasattr(place, name)
+
+
+def without_a_code(tf: Any, but: str = "#") -> list[str]:
+    """Public names of TensorFlow's modules, and attributes of its objects, whose lack says nothing.
+
+    Args:
+        but: the beginning of lines that are left out.
+    """
+    silent = []
+    for line in _NAMES.read_text().splitlines():
+        expression, _, names = line.rpartition(" : ")
+        for name in () if line.startswith(("#", but)) else names.split():
+            try:
+                getattr(eval(expression, {"tf": tf}), name)
+            except refdist.errors.RefdistError as error:
+                assert error.code == "RD27" or (error.code == "RD20" and isinstance(error, AttributeError))
+            except AttributeError:
+                silent.append(f"{expression}.{name}")
+    return silent
+
+
+@needs_keras
+def test_every_name_of_tensorflow_s_is_there_or_says_what_to_write(
+        tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tf.keras.Sequential().distribute_strategy  # noqa: B018 - which needs what Keras is connected to
+    assert without_a_code(tf) == []
+
+
+@pytest.mark.skipif("keras" in _INSTALLED, reason="Keras is installed")
+def test_every_name_of_tensorflow_s_says_what_to_write_without_keras(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert without_a_code(refdist.tf, "tf.constant(") == []  # which are NumPy's
+
+
+def test_a_program_may_raise_errors_as_tensorflow_s_and_look_at_them() -> None:
+    errors = refdist.tf.errors
+    for error in (errors.UnavailableError(None, None, "gone"),
+                  errors.UnavailableError(node_def=None, op=None, message="gone")):
+        assert (str(error), error.message, error.op, error.node_def) == ("gone", "gone", None, None)
+        assert error.error_code == errors.UNAVAILABLE == 14 and error.experimental_payloads == {}
+    assert errors.DeadlineExceededError(None, None, "late").error_code == errors.DEADLINE_EXCEEDED == 4
+    with pytest.raises(ValueError) as caught:
+        refdist.tf.TensorShape([1]).with_rank(2)
+    assert caught.value.error_code == errors.INVALID_ARGUMENT and "rank 1" in caught.value.message
+
+
+def test_shapes_and_specs_have_tensorflow_s_methods() -> None:
+    shape = refdist.tf.TensorShape([2, None])
+    assert shape.with_rank_at_least(2) == shape.with_rank_at_most(2) == shape
+    for wrong in (lambda: shape.with_rank_at_least(3), lambda: shape.with_rank_at_most(1)):
+        with pytest.raises(ValueError, match=r"RD04.*has rank 2"):
+            wrong()
+    assert shape.most_specific_compatible_shape([3, None]) == (None, None)
+    assert shape.most_specific_compatible_shape([2]).rank is None
+    spec = refdist.tf.TensorSpec.from_tensor(np.zeros((2, 3), F32), name="x")
+    assert (spec.shape, spec.dtype, spec.name) == ((2, 3), F32, "x")
+    assert refdist.tf.TensorSpec.from_spec(spec) == spec and refdist.tf.TensorSpec.from_spec(spec).name == "x"
+
+
+@needs_keras
+def test_every_message_of_an_example_is_written_and_read(tf: Any) -> None:
+    feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[3, -1]))
+    features = tf.train.Features(feature={"y": feature})
+    assert tf.train.Feature.FromString(feature.SerializeToString()).int64_list.value == [3, -1]
+    assert tf.train.Features.FromString(features.SerializeToString()).feature["y"].int64_list.value == [3, -1]
+    floats = tf.train.FloatList(value=[0.5])
+    assert tf.train.FloatList.FromString(floats.SerializeToString()) == floats
+    with pytest.raises(refdist.errors.InvalidArgumentError, match=r"RD34\] tf.train.Features.ParseFromString"):
+        features.ParseFromString(b"\xff")
+    assert features.feature["y"].int64_list.value == [3, -1]
+
+
+@needs_keras
+def test_pytorch_goes_through_the_attributes_of_its_tensors(tf: Any) -> None:
+    from torch.overrides import get_overridable_functions
+
+    tf.keras  # noqa: B018
+    assert get_overridable_functions()
+    tensor = tf.constant(1.0)
+    assert not hasattr(tensor, "assign") and not hasattr(tensor, "op")
+    with pytest.raises(AttributeError, match=r"^'Tensor' object has no attribute 'nothing'$"):
+        tensor.nothing  # noqa: B018
+
+
+@needs_keras
+def test_a_model_has_what_keras_gives_it_on_tensorflow(tf: Any) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    assert model.distribute_strategy is strategy
+    alone = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    assert alone.distribute_strategy is tf.distribute.get_strategy()
+    alone.compile(loss="mse", metrics=["mae"])
+    x, y = np.ones((2, 3), F32), np.zeros((2, 1), F32)
+    alone.train_on_batch(x, y)
+    predicted = tf.constant([[1.0], [3.0]])
+    assert float(alone.compiled_loss(y, predicted)) == 5.0
+    alone.reset_metrics()
+    alone.compiled_metrics.update_state(y, predicted)
+    assert float(alone.get_metrics_result()["mae"]) == 2.0
+
+
+@needs_keras
+def test_a_file_knows_its_size_and_its_next_line(tf: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "lines")
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write("one\ntwo\n")
+    with tf.io.gfile.GFile(path) as file:
+        assert (file.size(), file.next(), list(file)) == (8, "one\n", ["two\n"])
+    assert file.closed
 
 
 @needs_keras

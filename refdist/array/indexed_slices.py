@@ -8,8 +8,10 @@ from refdist import errors
 from refdist.array.convert import dtype_of, kind_of, nbytes, on_device_of, to_array, to_numpy
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import Use, of_kind
+from refdist.missing import NO_GRAPHS, lacks
 
 
+@lacks({"consumers graph name op": NO_GRAPHS, "device": "Write `slices.values`, which may have a device."})
 class IndexedSlices:
     """The slices `values[i]` of an array, each belonging at `indices[i]` of its first dimension.
 

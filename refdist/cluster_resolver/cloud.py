@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from refdist import config, errors
 from refdist.cluster_resolver.base import ClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
+from refdist.missing import lacks
 from refdist.runtime import Field, Late
 
 # Connects to the TPU of a resolver and initializes it; `TPUClusterResolver.connect` calls it.
@@ -188,6 +189,7 @@ class TPUSystemMetadata(NamedTuple):
     devices: tuple[config.LogicalDevice, ...]
 
 
+@lacks({"set_tpu_topology tpu_hardware_feature": "Leave it out: TPUs are simulated, and there is no hardware to ask."})
 class TPUClusterResolver(ClusterResolver):
     """The hosts of a TPU.  TPUs are simulated devices in refdist, so "" and "local" mean this process.
 

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 from refdist import errors
 from refdist.core.integers import as_integer
+from refdist.missing import NO_PROTOS, lacks
 
 TASK_TYPES = ("chief", "worker", "evaluator", "ps")
 
 
+@lacks({"as_cluster_def": f"{NO_PROTOS} Write `as_dict`."})
 class ClusterSpec:
     """Jobs, and the network addresses of their tasks.
 

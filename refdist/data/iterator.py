@@ -18,6 +18,7 @@ from refdist.array.backend import scalar
 from refdist.data.elements import arrays
 from refdist.data.position import Tape, go_on, played_from
 from refdist.data.spec import HasSpec, spec_of
+from refdist.missing import lacks
 
 BUSY = "generator already executing"  # what Python says of a second reader
 # How often this process was forked from the first one; a lock belongs to one process.
@@ -111,6 +112,7 @@ class Optional:
         return self._values[0]
 
 
+@lacks({"output_classes output_shapes output_types": "Write `iterator.element_spec`."})
 class Iterator:
     """Reads a dataset once, from its beginning.
 

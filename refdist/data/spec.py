@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from refdist import errors, nest
 from refdist.array.convert import dtype_of, is_array, is_text
+from refdist.missing import OF_SPECS, lacks
 
 
+@lacks(OF_SPECS)
 class TensorSpec:
     """Shape and dtype; None in a shape is an unknown length, None instead of a shape an unknown rank.
 
@@ -62,6 +64,31 @@ class TensorSpec:
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype})"
 
+    @classmethod
+    def from_tensor(cls, tensor: object, name: str | None = None) -> TensorSpec:
+        """The spec of an array.
+
+        Args:
+            tensor: the array.
+            name: without effect.
+
+        Source: tf.TensorSpec.from_tensor.
+        """
+        spec = spec_of(tensor)
+        return cls(spec.shape, spec.dtype, name)
+
+    @classmethod
+    def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
+        """The same spec, of another name.
+
+        Args:
+            spec: what has a shape and a dtype.
+            name: without effect; None for that of the spec.
+
+        Source: tf.TensorSpec.from_spec.
+        """
+        return cls(spec.shape, spec.dtype, name or spec.name)
+
     def with_rows(self, rows: int | None) -> TensorSpec:
         """The same with another number of rows.
 
@@ -97,6 +124,7 @@ class HasSpec(Protocol):
     def element_spec(self) -> object: ...
 
 
+@lacks({**OF_SPECS, "from_value": "Write `dataset.element_spec`."})
 class DatasetSpec:
     """The spec of a dataset that is itself an element: it holds the spec of that dataset's elements.
 

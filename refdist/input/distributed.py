@@ -40,6 +40,7 @@ from refdist.data.spec import TensorSpec, common, spec_of, with_rows
 from refdist.input import dealing, sharding
 from refdist.input.explanation import Explanation, pairs
 from refdist.input.options import InputContext, InputOptions
+from refdist.missing import lacks
 from refdist.variables.interfaces import Strategy
 from refdist.variables.values import PerReplica, regroup
 from refdist.workers.transport import Transport
@@ -201,6 +202,7 @@ class DistributedIterator(Iterator):
         return step
 
 
+@lacks({"auto_shard build": "Leave it out: the dataset is divided when it is read."})
 class DistributedDataset:
     """One element per replica and step; can be read again and again.
 

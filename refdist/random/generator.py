@@ -43,6 +43,7 @@ from refdist.core import context_stack, lockstep
 from refdist.core.agreement import NOTHING_TO_COMPARE, CollectiveCall, contribution_of
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.core.rules.variables import Keeps
+from refdist.missing import lacks
 from refdist.random import state as random_state
 from refdist.random.state import Algorithm, create_rng_state
 from refdist.runtime import Field
@@ -65,6 +66,7 @@ class Draw(Protocol):
     def __call__(self, key: int, counter: int, count: int, dtype: np.dtype[np.generic], /) -> Any: ...
 
 
+@lacks({"binomial": "Write `np.random.default_rng(seed).binomial(counts, probs, shape)`."})
 class Generator:
     """Random numbers: the same in every run from the same seed, and different ones in each replica.
 

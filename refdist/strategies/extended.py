@@ -24,6 +24,7 @@ from refdist.core.rules.table import Refusal
 from refdist.core.rules.values import FROM_FUNCTION, LOCAL_NEST, LOCAL_VALUE, Local, Result
 from refdist.core.rules.variables import FOREIGN_UPDATES, Keeps, Kind
 from refdist.data.dataset import Dataset
+from refdist.missing import lacks
 from refdist.strategies.base import OneOfAKind, Strategy, ValueContext
 from refdist.strategies.communication import CommunicationOptions, check_options
 from refdist.strategies.cross_device_ops import CrossDeviceOps, check_pairs, destinations_of
@@ -46,6 +47,11 @@ from refdist.variables.variable import ResourceVariable, Variable, as_variable
 from refdist.workers.transport import LoneWorker, Transport
 
 
+@lacks({
+    "experimental_run_steps_on_iterator": "Write a loop.",
+    "experimental_enable_get_next_as_optional": "Leave it out: iterators end where the data do.",
+    "worker_devices_by_replica": "Write `worker_devices`, which has a device for each replica.",
+})
 class StrategyExtended(OneOfAKind):
     """The less common methods of a strategy, for those who write libraries on top of it.
 

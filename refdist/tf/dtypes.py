@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
+from refdist.missing import NO_PROTOS, OF_SPECS, lacks
 
 _NAMES = ("bool", "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16",
           "uint32", "uint64", "complex64", "complex128", "string")
@@ -14,6 +15,12 @@ _OTHER_NAMES = {"half": "float16", "float": "float32", "double": "float64", "str
 _REAL = {"complex64": "float32", "complex128": "float64"}
 
 
+@lacks({
+    **OF_SPECS,
+    "as_datatype_enum experimental_as_proto": NO_PROTOS,
+    "is_numeric": "Write `dtype.is_floating or dtype.is_integer or dtype.is_complex`.",
+    "is_quantized": "Leave it out: no dtype is.",
+})
 class DType:
     """A dtype of tensors.
 

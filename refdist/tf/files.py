@@ -6,7 +6,7 @@ import glob as globbing
 import os
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from refdist import disk, errors
 from refdist.tf.texts import TextTensor, array_of
@@ -100,8 +100,8 @@ def walk(top: str, topdown: bool = True) -> Iterator[tuple[str, list[str], list[
     return os.walk(top, topdown)
 
 
-def GFile(name: str, mode: str = "r") -> Any:  # noqa: N802
-    """A file, open for reading or writing.
+class GFile:
+    """A file, open for reading or writing: Python's, with `size`.
 
     Args:
         name: the path.
@@ -112,7 +112,34 @@ def GFile(name: str, mode: str = "r") -> Any:  # noqa: N802
 
     Source: tf.io.gfile.GFile.
     """
-    return open(name, mode, encoding=None if "b" in mode else "utf-8")
+
+    def __init__(self, name: str, mode: str = "r") -> None:
+        self._file = open(name, mode, encoding=None if "b" in mode else "utf-8")  # noqa: SIM115 - the caller closes it
+
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return os.path.getsize(self._file.name)
+
+    def next(self) -> Any:
+        """The next line."""
+        return next(self._file)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_file":  # it was not opened
+            raise AttributeError(name)
+        return getattr(self._file, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._file)
+
+    def __next__(self) -> Any:
+        return next(self._file)
 
 
 def read_file(filename: Any, name: str | None = None) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors, nest
+from refdist.missing import NO_GRAPHS, lacks
 from refdist.tf.tensors import keras, tensor
 
 
@@ -150,6 +151,12 @@ def called(func: Any, inp: Any, to_numpy: bool) -> Any:
     return nest.map_structure(lambda leaf: leaf if leaf is None else tensor(leaf), result)
 
 
+@lacks({
+    "close flow grad handle": NO_GRAPHS,
+    "identity": "Leave it out: write the array itself.",
+    "scatter": "Write `array = array.write(index, value)` for each.",
+    "split": "Write `array.unstack(value)`, for rows of different lengths `array.write(index, rows)` for each.",
+})
 class TensorArray:
     """A list of tensors, each of which is written once.
 

@@ -12,9 +12,15 @@ from typing import Any
 
 from refdist import errors, nest
 from refdist.data.spec import TensorSpec, spec_of
+from refdist.missing import TRACES_NOTHING, lacks
 from refdist.variables.values import PerReplica
 
 
+@lacks({
+    "experimental_get_compiler_ir experimental_get_tracing_count function_spec function_type "
+    "get_initialization_function pretty_printed_concrete_signatures": TRACES_NOTHING,
+    "name": "Write `function.__name__`.",
+})
 class Function:
     """What `tf.function` makes of a function: it is called as the function, and checks an `input_signature`.
 

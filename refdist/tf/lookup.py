@@ -10,6 +10,7 @@ import numpy as np
 from refdist import disk, errors
 from refdist.array.convert import HoldsArray, to_numpy
 from refdist.core.integers import integer
+from refdist.missing import NO_GRAPHS, lacks
 from refdist.tf.dtypes import DType, as_dtype
 from refdist.tf.fingerprints import fingerprint
 from refdist.tf.texts import TextTensor, array_of, is_text, numbers
@@ -49,6 +50,7 @@ def _empty(dtype: Any) -> Any:
     return np.empty(0, object if kind.name == "string" else kind.dtype)
 
 
+@lacks({"initialize": NO_GRAPHS})
 class KeyValueTensorInitializer:
     """Keys and their values for a table.
 
@@ -121,6 +123,7 @@ class TextFileInitializer(KeyValueTensorInitializer):
         super().__init__(column(key_index, key_dtype), column(value_index, value_dtype), key_dtype, value_dtype)
 
 
+@lacks({"resource_handle": NO_GRAPHS})
 class StaticHashTable:
     """A table that does not change: the value of each key, or the default.
 

@@ -5,6 +5,7 @@ Nothing is imported for a name before a program asks for it: Keras and PyTorch t
 
 from __future__ import annotations
 
+import difflib
 import functools
 import struct
 import zlib
@@ -80,7 +81,7 @@ class Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        is_refdists = self._base is not None and name in vars(self._base)
+        is_refdists = self._base is not None and name in dir(self._base)
         try:
             operation = operations.find(f"{self._path}.{name}")
         except errors.MissingPackageError:  # without Keras there are refdist's variables, and no tensors
@@ -146,8 +147,10 @@ def _refuse(module: ModuleType, name: str, path: str) -> object:
     except AttributeError as error:
         if name.startswith("_"):
             raise
-        advice = f"Use what `dir({place})` lists." if path.partition(".")[0] in _OTHERS else (
-            f"Compute it of what `dir({place})` lists, or, without gradients, in `tf.numpy_function`.")
+        advice = f"Use what `dir({place})` lists" if path.partition(".")[0] in _OTHERS else (
+            f"Compute it of what `dir({place})` lists, or, without gradients, in `tf.numpy_function`")
+        near = difflib.get_close_matches(name, dir(module), 1, 0.8)
+        advice += f"; the nearest name is `{place}.{near[0]}`." if near else "."
         raise _missing(whole, advice) from error
 
 

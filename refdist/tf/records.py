@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from refdist import errors
 from refdist.array.convert import HoldsArray, to_numpy
 from refdist.data import TFRecordWriter as _Writer
+from refdist.missing import NO_PROTOS, lacks
 from refdist.tf.conversion import tensor
 from refdist.tf.dtypes import as_dtype
 from refdist.tf.shapes import sizes
@@ -77,7 +78,60 @@ def _fields(data: bytes, attempted: str) -> Iterator[tuple[int, int, Any]]:
                            "Pass what `SerializeToString` returned.", kind=errors.InvalidArgumentError) from error
 
 
-class _List:
+@lacks({
+    "ClearExtension DESCRIPTOR Extensions FindInitializationErrors HasExtension IsInitialized ListFields SetInParent "
+    "UnknownFields DiscardUnknownFields FeatureEntry": NO_PROTOS,
+    "Clear ClearField": "Make a new message.",
+    "CopyFrom MergeFrom": "Write `ParseFromString(other.SerializeToString())`, or use the other message.",
+    "MergeFromString SerializePartialToString": "Write `ParseFromString` or `SerializeToString`.",
+    "ByteSize": "Write `len(message.SerializeToString())`.",
+    "HasField": "Write `feature.WhichOneof(\"kind\")`.",
+    "WhichOneof": "It is a method of `tf.train.Feature` alone.",
+})
+class _Message:
+    # What is written to files, and read.
+
+    def _written(self) -> bytes:
+        raise NotImplementedError
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        # Adds what the bytes say to a message that is empty.
+        raise NotImplementedError
+
+    def SerializeToString(self) -> bytes:  # noqa: N802
+        """The message as bytes."""
+        return self._written()
+
+    def ParseFromString(self, serialized: bytes) -> int:  # noqa: N802
+        """Becomes the message that bytes say, and returns how many there are.
+
+        Args:
+            serialized: what `SerializeToString` returned.
+
+        Raises:
+            RD34: the bytes are no such message.
+        """
+        read = type(self)()
+        read._take(serialized, f"tf.train.{type(self).__name__}.ParseFromString")
+        vars(self).update(vars(read))
+        return len(serialized)
+
+    @classmethod
+    def FromString(cls, s: bytes) -> Self:  # noqa: N802
+        """The message that bytes say.
+
+        Args:
+            s: what `SerializeToString` returned.
+
+        Raises:
+            RD34: the bytes are no such message.
+        """
+        message = cls()
+        message.ParseFromString(s)
+        return message
+
+
+class _List(_Message):
     """Base of the lists of values in a feature.
 
     Args:
@@ -178,7 +232,7 @@ class Int64List(_List):
 _LISTS = {"bytes_list": (1, BytesList), "float_list": (2, FloatList), "int64_list": (3, Int64List)}
 
 
-class Feature:
+class Feature(_Message):
     """One list of values.
 
     Args:
@@ -189,13 +243,33 @@ class Feature:
 
     def __init__(self, bytes_list: BytesList | None = None, float_list: FloatList | None = None,
                  int64_list: Int64List | None = None) -> None:
-        self._given = {name: given for name, given in (("bytes_list", bytes_list), ("float_list", float_list),
-                                                       ("int64_list", int64_list)) if given is not None}
+        lists = {"bytes_list": bytes_list, "float_list": float_list, "int64_list": int64_list}
+        self._given: dict[str, Any] = {name: given for name, given in lists.items() if given is not None}
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in _LISTS:
-            raise AttributeError(name)
-        return self._given.get(name) or _LISTS[name][1]()
+    def _written(self) -> bytes:
+        return b"".join(_field(_LISTS[name][0], items._written()) for name, items in self._given.items())
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        for number, _, content in _fields(data, attempted):
+            for name, (own, kind) in _LISTS.items():
+                if own == number:
+                    self._given[name] = kind()
+                    self._given[name]._take(content, attempted)
+
+    @property
+    def bytes_list(self) -> BytesList:
+        """Its values, if they are bytes."""
+        return self._given.get("bytes_list") or BytesList()
+
+    @property
+    def float_list(self) -> FloatList:
+        """Its values, if they are float32."""
+        return self._given.get("float_list") or FloatList()
+
+    @property
+    def int64_list(self) -> Int64List:
+        """Its values, if they are int64."""
+        return self._given.get("int64_list") or Int64List()
 
     def WhichOneof(self, oneof_group: str) -> str | None:  # noqa: N802
         """The name of the list that it has; None without one.
@@ -209,7 +283,7 @@ class Feature:
         return "".join(_block(name, repr(given)) for name, given in self._given.items())
 
 
-class Features:
+class Features(_Message):
     """Features by their names.
 
     Args:
@@ -221,12 +295,22 @@ class Features:
     def __init__(self, feature: Mapping[str, Feature] | None = None) -> None:
         self.feature: dict[str, Feature] = dict(feature or {})
 
+    def _written(self) -> bytes:
+        return b"".join(_field(1, _field(1, key.encode()) + _field(2, feature._written()))
+                        for key, feature in self.feature.items())
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        for _, _, entry in _fields(data, attempted):
+            parts = {number: content for number, _, content in _fields(entry, attempted)}
+            feature = self.feature[parts.get(1, b"").decode()] = Feature()
+            feature._take(parts.get(2, b""), attempted)
+
     def __repr__(self) -> str:
         return "".join(_block("feature", f"key: \"{key}\"\n{_block('value', repr(feature))}")
                        for key, feature in sorted(self.feature.items()))
 
 
-class Example:
+class Example(_Message):
     """A row of a file of records.
 
     Args:
@@ -244,50 +328,12 @@ class Example:
     def __init__(self, features: Features | None = None) -> None:
         self.features = features or Features()
 
-    def SerializeToString(self) -> bytes:  # noqa: N802
-        """The row as bytes."""
-        entries = []
-        for key, feature in self.features.feature.items():
-            content = b"".join(_field(_LISTS[name][0], items._written()) for name, items in feature._given.items())
-            entries.append(_field(1, _field(1, key.encode()) + _field(2, content)))
-        return _field(1, b"".join(entries))
+    def _written(self) -> bytes:
+        return _field(1, self.features._written())
 
-    def ParseFromString(self, serialized: bytes) -> int:  # noqa: N802
-        """Becomes the row that bytes say, and returns how many there are.
-
-        Args:
-            serialized: what `SerializeToString` returned.
-
-        Raises:
-            RD34: the bytes are no row.
-        """
-        attempted = "tf.train.Example.ParseFromString"
-        self.features = Features()
-        for _, _, features in _fields(serialized, attempted):
-            for _, _, entry in _fields(features, attempted):
-                parts = {number: content for number, _, content in _fields(entry, attempted)}
-                lists: dict[str, Any] = {}
-                for number, _, content in _fields(parts.get(2, b""), attempted):
-                    for name, (own, kind) in _LISTS.items():
-                        if own == number:
-                            lists[name] = kind()
-                            lists[name]._take(content, attempted)
-                self.features.feature[parts.get(1, b"").decode()] = Feature(**lists)
-        return len(serialized)
-
-    @classmethod
-    def FromString(cls, s: bytes) -> Example:  # noqa: N802
-        """The row that bytes say.
-
-        Args:
-            s: what `SerializeToString` returned.
-
-        Raises:
-            RD34: the bytes are no row.
-        """
-        example = cls()
-        example.ParseFromString(s)
-        return example
+    def _take(self, data: bytes, attempted: str) -> None:
+        for _, _, content in _fields(data, attempted):
+            self.features._take(content, attempted)
 
     def __repr__(self) -> str:
         return _block("features", repr(self.features))
@@ -298,6 +344,7 @@ def _block(name: str, content: str) -> str:
     return f"{name} {{\n{inner}}}\n"
 
 
+@lacks({"count index": "Leave it out: it is no tuple."})
 class FixedLenFeature:
     """A feature of as many values as a shape has.
 
@@ -408,6 +455,11 @@ class TFRecordWriter(_Writer):
         super().write(bytes(array_of(record)[()]) if isinstance(record, TextTensor) else record)
 
 
+@lacks({
+    "compression_level compression_method compression_strategy compression_type_map flush_mode "
+    "get_compression_type_string input_buffer_size mem_level output_buffer_size window_bits":
+        "Leave it out: there is `compression_type` alone.",
+})
 class TFRecordOptions:
     """How records are written.
 

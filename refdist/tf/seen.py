@@ -21,17 +21,20 @@ from refdist.core import context_stack
 from refdist.core.integers import as_integer
 from refdist.data.dataset import Dataset
 from refdist.data.spec import TensorSpec
-from refdist.missing import Missing
+from refdist.missing import INSTEAD, with_advice
 from refdist.strategies.replica_context import ReplicaContext
 from refdist.tf.dtypes import as_dtype
 from refdist.tf.own import imports, is_own
-from refdist.tf.shapes import TensorShape
+from refdist.tf.shapes import TensorShape, set_shape
+from refdist.tf.texts import OF_TENSORS
 from refdist.variables.distributed import DistributedVariable
 from refdist.variables.sharded import ShardedVariable
 from refdist.variables.values import DistributedValues
 from refdist.variables.variable import Reference, ResourceVariable, Variable
 
 _STRIDED = "torch.strided"
+_MISSING = {name: advice for names, advice in OF_TENSORS.items() for name in names.split()} | {
+    name: INSTEAD[name] for name in ("assign", "assign_add", "assign_sub")}
 
 
 def connect(keras: Any) -> None:
@@ -47,10 +50,8 @@ def connect(keras: Any) -> None:
     _show(torch.Tensor, "device", _device)
     torch.Tensor.numpy = _item(torch.Tensor.numpy)
     parts = WeakIdKeyDictionary()
-    for name, missing in (("assign", _Assign(parts)), ("assign_add", Missing()), ("assign_sub", Missing())):
-        setattr(torch.Tensor, name, missing)
-        missing.__set_name__(torch.Tensor, name)
-    torch.Tensor.set_shape = _set_shape
+    torch.Tensor.__getattr__ = functools.partialmethod(_other, parts)
+    torch.Tensor.set_shape = set_shape
     torch.Tensor.ref = _ref
     Variable.__getitem__ = _noting(Variable.__getitem__, parts)  # type: ignore[method-assign]
     texts: dict[type, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
@@ -64,15 +65,13 @@ def connect(keras: Any) -> None:
     _say(torch.Tensor, "__format__", lambda tensor, spec: format(_numbers(tensor), spec))
 
 
-class _Assign(Missing):
-    # `assign` of a tensor, which parts of variables alone have: `v[0].assign(1.0)`.
-
-    def __init__(self, parts: Any) -> None:
-        self._parts = parts
-
-    def __get__(self, instance: object, owner: type) -> object:
-        part = None if instance is None else self._parts.get(instance)
-        return super().__get__(instance, owner) if part is None else functools.partial(_assign_part, *part)
+def _other(tensor: Any, parts: Any, name: str) -> Any:
+    # Not attributes of the class, whose attributes PyTorch goes through.
+    if name == "assign" and tensor in parts:  # which parts of variables alone have: `v[0].assign(1.0)`
+        return functools.partial(_assign_part, *parts[tensor])
+    if name in _MISSING:
+        raise with_advice(type(tensor).__name__, name, _MISSING[name])
+    raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}", name=name, obj=tensor)
 
 
 def _noting(own: Callable[..., Any], parts: Any) -> Callable[..., Any]:
@@ -126,15 +125,6 @@ def _show(kind: Any, name: str, seen: Callable[[Any], Any]) -> None:
         program = sys._getframe(1).f_globals
         return seen(value) if is_own(program) and not imports(program, "torch") else value
     setattr(kind, name, property(get, getattr(own, "__set__", None), doc=own.__doc__))
-
-
-def _set_shape(tensor: Any, shape: Any) -> None:
-    # Every length is known here: what the program states is checked.
-    stated = TensorShape(shape)
-    if not stated.is_compatible_with(tensor.shape):
-        raise errors.error("RD04", "Tensor.set_shape", f"the tensor has shape {_dimensions(tensor.shape)}, and the "
-                           f"program says {_dimensions(stated)}",
-                           "State the shape that it has, with None for what may vary.")
 
 
 def _ref(tensor: Any) -> Reference:

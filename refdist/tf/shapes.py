@@ -9,6 +9,7 @@ import numpy as np
 
 from refdist import errors
 from refdist.core.integers import as_integer
+from refdist.missing import NO_PROTOS, OF_SPECS, lacks
 
 
 def sizes(shape: Any) -> tuple[int, ...]:
@@ -25,6 +26,7 @@ def sizes(shape: Any) -> tuple[int, ...]:
     return known
 
 
+@lacks({**OF_SPECS, "as_proto": NO_PROTOS})
 class TensorShape(tuple[int | None, ...]):
     """A shape: a tuple that also has TensorFlow's methods.
 
@@ -206,6 +208,49 @@ class TensorShape(tuple[int | None, ...]):
         self.assert_has_rank(rank)
         return self if self._is_ranked else TensorShape([None] * rank)
 
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """The shape, if it has as many dimensions or more, or its rank is unknown.
+
+        Args:
+            rank: their number.
+
+        Raises:
+            RD04: it has fewer.
+
+        Source: tf.TensorShape.with_rank_at_least.
+        """
+        self._demand(self.rank is None or self.rank >= rank, f"the shape {self} has rank {self.rank}, not {rank} or "
+                     "more")
+        return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """The shape, if it has as many dimensions or fewer, or its rank is unknown.
+
+        Args:
+            rank: their number.
+
+        Raises:
+            RD04: it has more.
+
+        Source: tf.TensorShape.with_rank_at_most.
+        """
+        self._demand(self.rank is None or self.rank <= rank, f"the shape {self} has rank {self.rank}, not {rank} or "
+                     "less")
+        return self
+
+    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+        """The shape with None where the two lengths differ; of unknown rank where the ranks do.
+
+        Args:
+            other: a TensorShape, or a sequence of ints and None.
+
+        Source: tf.TensorShape.most_specific_compatible_shape.
+        """
+        other = _shape(other)
+        if self.rank is None or self.rank != other.rank:
+            return TensorShape(None)
+        return TensorShape([ours if ours == theirs else None for ours, theirs in zip(self, other, strict=True)])
+
     def _demand(self, holds: bool, problem: str) -> None:
         if not holds:
             raise errors.error("RD04", "TensorShape", problem, "Correct the shape, or reshape the tensor.")
@@ -243,3 +288,21 @@ class TensorShape(tuple[int | None, ...]):
 
 def _shape(value: Any) -> TensorShape:
     return value if isinstance(value, TensorShape) else TensorShape(value)
+
+
+def set_shape(tensor: Any, shape: Any) -> None:
+    """Checks what a program states of the shape of a tensor, of which every length is known here.
+
+    Args:
+        tensor: a tensor.
+        shape: a TensorShape, or a sequence of ints and None.
+
+    Raises:
+        RD04: the tensor has another shape.
+
+    Source: tf.Tensor.set_shape.
+    """
+    stated = TensorShape(shape)
+    if not stated.is_compatible_with(tensor.shape):
+        raise errors.error("RD04", "Tensor.set_shape", f"the tensor has shape {tuple(tensor.shape)}, and the program "
+                           f"says {stated}", "State the shape that it has, with None for what may vary.")

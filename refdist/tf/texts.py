@@ -14,10 +14,23 @@ import numpy as np
 from refdist import errors, nest
 from refdist.array import texts
 from refdist.array.convert import HoldsArray
+from refdist.missing import NO_GRAPHS, lacks
 from refdist.tf.dtypes import DTYPES, DType, as_dtype
-from refdist.tf.shapes import TensorShape
+from refdist.tf.shapes import TensorShape, set_shape
+from refdist.variables.variable import Reference
+
+# What TensorFlow's tensors have, and what to write instead.
+OF_TENSORS = {
+    "eval": "Write `x.numpy()`.",
+    "experimental_ref": "Write `x.ref()`.",
+    "backing_device": "Write `x.device`.",
+    "gpu": "Write `with tf.device(\"GPU:0\"): y = tf.identity(x)`.",
+    "consumers graph op value_index": NO_GRAPHS,
+    "is_packed OVERLOADABLE_OPERATORS": "Leave it out: tensors are those of another library.",
+}
 
 
+@lacks(OF_TENSORS)
 class TextTensor(HoldsArray):
     """A tensor of text, which cannot change.
 
@@ -47,6 +60,16 @@ class TextTensor(HoldsArray):
     def numpy(self) -> Any:
         """The text: bytes, or an array of them."""
         return self._array.copy()[()]
+
+    def cpu(self) -> TextTensor:
+        """The tensor itself: text lies on no other device."""
+        return self
+
+    def ref(self) -> Reference:
+        """The tensor as a key of a dict, compared by identity."""
+        return Reference(self)
+
+    set_shape = set_shape
 
     @property
     def dtype(self) -> DType:

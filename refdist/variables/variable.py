@@ -28,6 +28,7 @@ from refdist.core.cell import Cell
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.core.rules.table import Refusal
 from refdist.core.rules.variables import FOREIGN_WRITES, Kind
+from refdist.missing import NO_GRAPHS, NO_PROTOS, lacks
 from refdist.variables.access import refused, write_situation
 from refdist.variables.interfaces import Strategy
 from refdist.variables.operations import gathered, prepare, update
@@ -43,6 +44,16 @@ class _VariableType(type):
         return Variable._create(*args, **kwargs) if cls is Variable else super().__call__(*args, **kwargs)
 
 
+@lacks({
+    "load": "Write `variable.assign(value)`.",
+    "eval initial_value initialized_value read_value_no_copy": "Write `variable.read_value()`.",
+    "experimental_ref": "Write `variable.ref()`.",
+    "scatter_nd_min scatter_nd_max": "Write `scatter_min` or `scatter_max` with IndexedSlices.",
+    "count_up_to": "Write `variable.assign_add(1)`.",
+    "set_shape": "Leave it out: the shape is known.",
+    "create graph handle initializer op SaveSliceInfo": NO_GRAPHS,
+    "from_proto to_proto": NO_PROTOS,
+})
 class Variable(ArrayOperators, metaclass=_VariableType):  # type: ignore[metaclass]
     """A value that replicas read and update.
 
@@ -552,15 +563,15 @@ def _with_item(place: int, function: Callable[[Any], Any], arrays: tuple[Any, ..
 
 
 class Reference:
-    """A hashable stand-in for a variable, equal to every other reference to the same one."""
+    """A hashable stand-in for a variable or a tensor, equal to every other reference to the same one."""
 
     __slots__ = ("_variable",)
 
-    def __init__(self, variable: Variable) -> None:
+    def __init__(self, variable: Any) -> None:
         self._variable = variable
 
-    def deref(self) -> Variable:
-        """The variable."""
+    def deref(self) -> Any:
+        """The variable or tensor."""
         return self._variable
 
     def __hash__(self) -> int:
