@@ -78,6 +78,18 @@ def test_the_gradient_is_what_the_loss_is(compute: Callable[[Any, Any], Any], of
     (lambda x, w: jax.random.normal(jax.random.key(0), (3,)) * w, Of.UNKNOWN),
     (lambda x, w: jax.lax.scan(lambda c, i: (c + (x * i).sum(), None), 0.0, jnp.arange(3.0))[0], Of.DIFFERS),
     (lambda x, w: jax.lax.scan(lambda c, _: (c + x.sum(), None), 0.0, None, length=3)[0], Of.SUM),
+    (lambda x, w: jax.lax.fori_loop(0, 3, lambda i, c: c + x.sum(0), jnp.zeros(3)), Of.SUM),
+    (lambda x, w: jax.lax.while_loop(lambda c: c[1] < 3, lambda c: (c[0] + x.sum(0), c[1] + 1), (jnp.zeros(3), 0))[0],
+     Of.SUM),
+    (lambda x, w: jax.lax.while_loop(lambda c: c.sum() < 9, lambda c: c + w, w), Of.SAME),
+    (lambda x, w: jax.lax.while_loop(lambda c: c[1].sum() < 9, lambda c: (c[0] * 2, c[1] + x.sum(0)),
+                                     (w, jnp.zeros(3)))[0], Of.UNKNOWN),
+    (lambda x, w: jax.lax.while_loop(lambda c: c[1] < 3, lambda c: (c[0] * x.sum(0), c[1] + 1), (x.mean(0), 0))[0],
+     Of.DIFFERS),
+    (lambda x, w: x[::-1].mean(), Of.MEAN), (lambda x, w: jnp.flip(x, 0).sum(0), Of.SUM),
+    (lambda x, w: jnp.concatenate([x, jnp.ones((len(x), 1))], axis=1).mean(0), Of.MEAN),
+    (lambda x, w: jnp.concatenate([x, jnp.ones((1, 3))]).mean(0), Of.UNKNOWN),
+    (lambda x, w: jnp.take(x, jnp.arange(2), axis=1).mean(), Of.MEAN), (lambda x, w: x[:, ::-1].sum(0), Of.SUM),
     (lambda x, w: jax.lax.cond(w.sum() > 0, lambda: x.mean(), lambda: 2 * x.mean()), Of.MEAN),
     (lambda x, w: jax.lax.cond(w.sum() > 0, lambda: x.sum(0), lambda: x.mean(0)), Of.UNKNOWN)])
 def test_functions_of_jax_make_of_types_what_numpys_do(compute: Callable[[Any, Any], Any], of: Of) -> None:

@@ -470,14 +470,17 @@ def _of_window(params: Any, values: Sequence[Value], shape: tuple[int, ...], her
 
 def _of_joined(params: Any, values: Sequence[Value], shape: tuple[int, ...], here: Here) -> Fact:
     kinds = _kinds(values)
-    if len(kinds) < len(values):
-        return UNKNOWN
-    first = kinds[0]
-    if first.of is not Of.ROWS:
-        return of_items([*map(_described, values)])
-    alike = all((kind.of, kind.rows, kind.back, kind.per_row, kind.lengths) == (
-        first.of, first.rows, first.back, first.per_row, first.lengths) for kind in kinds)
-    return first if alike and params["dimension"] != _row_axis(values[0]) else UNKNOWN
+    first = next((value for value in values if _row_axis(value) is not None), values[0])
+    kind = first.fact
+    if not isinstance(kind, ReplicaType) or kind.of is not Of.ROWS:
+        return UNKNOWN if len(kinds) < len(values) else of_items([*map(_described, values)])
+    # Along another axis, beside what is of the same rows, or of nothing that is known.
+    alike = all((other.rows, other.back, other.per_row, other.lengths) == (
+        kind.rows, kind.back, kind.per_row, kind.lengths) if other.of is Of.ROWS else (
+        other.of in (Of.SAME, Of.UNKNOWN) and not kind.lengths) for other in kinds)
+    plain = len(kinds) == len(values) or not any(
+        value.fact.averaged for value in values if isinstance(value.fact, Constant))
+    return kind if alike and plain and params["dimension"] != _row_axis(first) else UNKNOWN
 
 
 def _of_stack(params: Any, values: Sequence[Value], shape: tuple[int, ...], here: Here) -> Fact:
@@ -521,6 +524,10 @@ def _constant_scatter(params: Any, values: Sequence[Value], shape: tuple[int, ..
         return UNKNOWN
     scattered = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
     aligned = dict(zip(numbers.scatter_indices_batching_dims, numbers.operand_batching_dims, strict=True))
+    places = numbers.scatter_dims_to_operand_dims
+    if row == 0 and not aligned and len(places) > 1 and len(indices.shape) == 2 and shape[places[0]] == (
+            indices.shape[0]):  # of `p[jnp.arange(n), labels]`
+        aligned = {0: places[0]}
     if row is not None and row in aligned:  # each row to its own place, as by `jnp.take_along_axis`
         rows = cast(ReplicaType, indices.fact)
         constant = isinstance(updates.fact, Constant)

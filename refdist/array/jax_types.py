@@ -353,6 +353,8 @@ def _rule(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tupl
         facts = _of_branches(params["branches"], values, here)
     elif name == "scan":
         facts = _of_loop(params, values, here)
+    elif name == "while":
+        facts = _of_open_loop(params, values, here)
     else:
         facts = [jax_operations.of(name, params, values, shapes[0], here)] * len(shapes)
     by_gradient = here.transposed or any(value.by_gradient for value in values)
@@ -486,18 +488,34 @@ def _of_any(facts: Sequence[Fact]) -> Fact:
 
 
 def _of_loop(params: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
-    # Until what is carried from one turn to the next stays what it is; what does not stay is unknown.
     constants, carried = params["num_consts"], params["num_carry"]
-    fixed, carry, items = values[:constants], [*values[constants:constants + carried]], values[constants + carried:]
+    fixed, carry, items = values[:constants], values[constants:constants + carried], values[constants + carried:]
     slices = [Value(_of_one_turn(item), item.shape[1:]) for item in items]
+    after, facts = _of_turns(params["jaxpr"], fixed, carry, slices, here)
+    return [*(value.fact for value in after), *map(_of_all_turns, facts[carried:])]
+
+
+def _of_open_loop(params: Any, values: Sequence[Value], here: Here) -> Sequence[Fact]:
+    # How many turns a replica takes may depend on its rows: then nothing is the same on all of them.
+    asking, constants = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    after, _ = _of_turns(params["body_jaxpr"], values[asking:constants], values[constants:], (), here)
+    [goes_on] = _through(params["cond_jaxpr"], [*values[:asking], *after], here).facts
+    agreed = isinstance(goes_on, Constant) or goes_on.of is Of.SAME
+    return [value.fact if agreed or (isinstance(value.fact, ReplicaType) and value.fact.of is not Of.SAME) else UNKNOWN
+            for value in after]
+
+
+def _of_turns(jaxpr: Any, fixed: Sequence[Value], carry: Sequence[Value], items: Sequence[Value],
+              here: Here) -> tuple[Sequence[Value], Sequence[Fact]]:
+    # Until what is carried from one turn to the next stays what it is; what does not stay is unknown.
     for turn in range(_CARRIES):
-        facts = _through(params["jaxpr"], [*fixed, *carry, *slices], here).facts
+        facts = _through(jaxpr, [*fixed, *carry, *items], here).facts
         after = [before if _are_alike(fact, before.fact) else Value(fact if turn == 0 else UNKNOWN, before.shape)
                  for fact, before in zip(facts, carry, strict=False)]
         if after == carry:
-            return [*(value.fact for value in after), *map(_of_all_turns, facts[carried:])]
+            return after, facts
         carry = after
-    return [UNKNOWN] * len(facts)
+    return [value._replace(fact=UNKNOWN) for value in carry], [UNKNOWN] * len(facts)
 
 
 def _are_alike(first: Fact, second: Fact) -> bool:
