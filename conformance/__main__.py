@@ -72,29 +72,29 @@ def main(arguments: list[str] | None = None) -> int:
         return _main(sys.argv[1:] if arguments is None else arguments)
 
 
-def _main(given: list[str]) -> int:
-    command = COMMANDS.get(given[0]) if given else None
-    if given == ["--version"]:
+def _main(arguments: list[str]) -> int:
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    if arguments == ["--version"]:
         print(f"{COMMAND.rpartition(' ')[2]} {VERSION}")
         return 0
-    if command is None and given and re.fullmatch(r"\w+", given[0]):
+    if command is None and arguments and re.fullmatch(r"\w+", arguments[0]):
         names = [name for name, known in COMMANDS.items() if WHOLE or known.apart]
-        print(f"ERROR: {given[0]} is none of {', '.join(names)}; what is tested is named by --adapter, and "
+        print(f"ERROR: {arguments[0]} is none of {', '.join(names)}; what is tested is named by --adapter, and "
               f"`{COMMAND} --help` has all options", file=sys.stderr)
         return 4
-    if command is None and {"-h", "--help"} & set(given):
+    if command is None and {"-h", "--help"} & set(arguments):
         from .options import help_text
 
         print(help_text(about()))
         return 0
-    if WHOLE and not WITHOUT_THEM.intersection(given[:1]):
-        _demand(TO_DUMP if given[:1] == ["dump"] else NEEDS)
+    if WHOLE and not WITHOUT_THEM.intersection(arguments[:1]):
+        _demand(TO_DUMP if arguments[:1] == ["dump"] else NEEDS)
     if command and not (WHOLE or command.apart):
-        print(f"ERROR: {given[0]} needs refdist: `pip install '.[conformance]'` in a clone of it, and then "
-              f"`python -m refdist.conformance {given[0]} {command.arguments}`", file=sys.stderr)
+        print(f"ERROR: {arguments[0]} needs refdist: `pip install '.[conformance]'` in a clone of it, and then "
+              f"`python -m refdist.conformance {arguments[0]} {command.arguments}`", file=sys.stderr)
         return 4
     if command:
-        return int(import_module(f"{PACKAGE}.{command.module}").main(given[1:]))
+        return int(import_module(f"{PACKAGE}.{command.module}").main(arguments[1:]))
     import pytest
 
     from .options import memory
@@ -102,7 +102,7 @@ def _main(given: list[str]) -> int:
     folder = Path(__file__).parent
     return int(pytest.main([str(folder / "suite.py"), "-p", f"{PACKAGE}.plugin", "--import-mode=importlib",
                             "-c", str(folder / "pytest.ini"), f"--rootdir={folder}", "-o",
-                            f"cache_dir={memory(given)}", "-q", "-rN", "--no-header", *given]))
+                            f"cache_dir={memory(arguments)}", "-q", "-rN", "--no-header", *arguments]))
 
 
 def _demand(packages: Sequence[str]) -> None:

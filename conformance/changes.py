@@ -220,17 +220,17 @@ def main(arguments: Sequence[str]) -> int:
                         help="a newer one; the cases that are installed if it is left out")
     parser.add_argument("--adapter", default="testee:YOURS", help="what the printed command tests")
     try:
-        given = parser.parse_args(arguments)
+        options = parser.parse_args(arguments)
     except SystemExit as ended:
         return 4 if ended.code else 0
     try:
-        old, new = read(given.old), read(given.new)
+        old, new = read(options.old), read(options.new)
     except Unreadable as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
     print(*report(old, new), sep="\n")
-    if (clauses := to_run(old, new)) and given.new == FILE:
-        options = " ".join(f"--clause {name}" for name in clauses)
-        print("", "To run what has come or changed:", f"    {COMMAND} --adapter {quoted(given.adapter)} {options}",
+    if (clauses := to_run(old, new)) and options.new == FILE:
+        chosen = " ".join(f"--clause {name}" for name in clauses)
+        print("", "To run what has come or changed:", f"    {COMMAND} --adapter {quoted(options.adapter)} {chosen}",
               sep="\n")
     return 0

@@ -19,13 +19,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--report", required=True, type=Path, metavar="FOLDER",
                         help="write report.json, report.md and report.html there")
     try:
-        given = parser.parse_args(arguments)
+        options = parser.parse_args(arguments)
     except SystemExit as ended:
         return 4 if ended.code else 0
     try:
-        merged = report.merged({str(path): report.read(path) for path in given.reports})
-        page.check(given.report)
-        print(f"{', '.join(merged['runs'])}: {page.write(given.report, merged)}")
+        merged = report.merged({str(path): report.read(path) for path in options.reports})
+        page.check(options.report)
+        print(f"{', '.join(merged['runs'])}: {page.write(options.report, merged)}")
     except (ValueError, OSError) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4

@@ -18,19 +18,19 @@ ULPS = 2
 
 def differences(expected: Result, actual: Result, bitwise: bool = False) -> Iterator[str]:
     """The places where a result differs from what was expected, as sentences: where it is, what is there."""
-    for path, wanted, given in places(expected, actual, bitwise):
-        observed = shown(given) if isinstance(given, dict) and "error" in given else f"found {shown(given)}"
+    for path, wanted, found in places(expected, actual, bitwise):
+        observed = shown(found) if isinstance(found, dict) and "error" in found else f"found {shown(found)}"
         yield f"{path}{': ' if path else ''}{observed}, expected {shown(wanted)}"
 
 
 def places(expected: Result, actual: Result, bitwise: bool = False, path: str = ""
            ) -> Iterator[tuple[str, Result, Result]]:
     """The places where a result differs from what was expected: where it is, and the two parts that are there."""
-    wanted, given = _parts(expected), _parts(actual)
-    if wanted and given and wanted[0] == given[0] and set(wanted[1]) == set(given[1]):
+    wanted, found = _parts(expected), _parts(actual)
+    if wanted and found and wanted[0] == found[0] and set(wanted[1]) == set(found[1]):
         for name, part in wanted[1].items():
             separator = ", " if path and (wanted[0] == "per_replica" or not path.endswith("]")) else ""
-            yield from places(part, given[1][name], bitwise, path + separator + name)
+            yield from places(part, found[1][name], bitwise, path + separator + name)
     elif not _same(expected, actual, bitwise):
         yield path, expected, actual
 
@@ -61,16 +61,16 @@ def _same(expected: Result, actual: Result, bitwise: bool) -> bool:
     dtype = str(expected["dtype"])
     if dtype != actual["dtype"] or expected["shape"] != actual["shape"]:
         return False
-    wanted, given = expected["data"], actual["data"]
-    assert isinstance(wanted, list) and isinstance(given, list)
+    wanted, data = expected["data"], actual["data"]
+    assert isinstance(wanted, list) and isinstance(data, list)
     if dtype in COMPLEX:
-        return all(_close(a, b, COMPLEX[dtype], bitwise) for x, y in zip(wanted, given, strict=True)
+        return all(_close(a, b, COMPLEX[dtype], bitwise) for x, y in zip(wanted, data, strict=True)
                    if isinstance(x, list) and isinstance(y, list) for a, b in zip(x, y, strict=True))
     if dtype in FLOATS:
-        return all(_close(x, y, dtype, bitwise) for x, y in zip(wanted, given, strict=True))
+        return all(_close(x, y, dtype, bitwise) for x, y in zip(wanted, data, strict=True))
     if dtype in INTS:
-        return [integer(x) for x in wanted] == [integer(y) for y in given]
-    return wanted == given
+        return [integer(x) for x in wanted] == [integer(y) for y in data]
+    return wanted == data
 
 
 def _close(expected: Result, actual: Result, dtype: str, bitwise: bool) -> bool:

@@ -114,12 +114,12 @@ def repeated(names: Sequence[str], value: Callable[[str], Any]) -> str:
         names: of options of the table.
         value: the value of an option.
     """
-    given = ""
+    text = ""
     for name, settings in OPTIONS:
         default = settings.get("default", False if settings.get("action") == "store_true" else None)
         if name in names and value(name) != default:
-            given += f" {name}" if value(name) is True else f" {name} {quoted(str(value(name)))}"
-    return given
+            text += f" {name}" if value(name) is True else f" {name} {quoted(str(value(name)))}"
+    return text
 
 
 def command(names: Sequence[str], value: Callable[[str], Any]) -> str:

@@ -165,10 +165,10 @@ def read_implementation(message: Message) -> Implementation:
                        f"{', '.join(MESSAGES['implementation'])}")
     if "lacks" in message and "has" in message:
         raise Unusable("its first line says both what it lacks and what it has; one of them is enough")
-    given = message.get("lacks", message.get("has", []))
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise Unusable(f"its capabilities are {cut(given)}; they are a list of names")
-    return claimed(on_one_line(name), on_one_line(version), given, message.get("profile", ""), "has" in message)
+    named = message.get("lacks", message.get("has", []))
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise Unusable(f"its capabilities are {cut(named)}; they are a list of names")
+    return claimed(on_one_line(name), on_one_line(version), named, message.get("profile", ""), "has" in message)
 
 
 def claimed(name: str, version: str, names: Collection[str], profile: object = "", had: bool = False) -> Implementation:

@@ -104,11 +104,11 @@ def _main(arguments: list[str] | None) -> int:
     compare.add_argument("arguments", nargs="*", help="what it is given; after -- whatever it is")
     for command in (run, launch):
         command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
-    for command, given in ((run, argparse.REMAINDER), (launch, argparse.REMAINDER), (explore, "*")):
+    for command, nargs in ((run, argparse.REMAINDER), (launch, argparse.REMAINDER), (explore, "*")):
         command.add_argument("--tensorflow", action="store_true",
                              help="let `import tensorflow` of the program find refdist.tf; it may be a notebook")
         command.add_argument("script", type=Path, help="the program")
-        command.add_argument("arguments", nargs=given, help="what it is given").required = False
+        command.add_argument("arguments", nargs=nargs, help="what it is given").required = False
     words = sys.argv[1:] if arguments is None else arguments
     # argparse takes what follows "--" for arguments of the parser above, too.
     end = words.index("--") if words[:1] in (["compare"], ["explore"]) and "--" in words else len(words)

@@ -183,7 +183,7 @@ def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: byt
         RD28: NCCL fails, or a rank does not come within `limit` seconds.
     """
     nccl = _nccl()
-    made: list[NcclCommunicator] = []
+    communicators: list[NcclCommunicator] = []
     failed: list[BaseException] = []
 
     def connect() -> None:
@@ -193,7 +193,7 @@ def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: byt
             try:
                 for rank, gpu in here:
                     with cupy.cuda.Device(gpu):
-                        made.append(nccl.NcclCommunicator(size, unique_id, rank))
+                        communicators.append(nccl.NcclCommunicator(size, unique_id, rank))
             finally:
                 if len(here) > 1:
                     nccl.groupEnd()
@@ -211,7 +211,7 @@ def among(cupy: Cupy, here: Sequence[tuple[int, int]], size: int, unique_id: byt
     if failed:
         raise errors.error("RD28", attempted, f"it failed with {failed[0]}",
                            "Set NCCL_DEBUG=INFO to see what it says before.") from failed[0]
-    return Communicator(cupy, here, size, made, limit)
+    return Communicator(cupy, here, size, communicators, limit)
 
 
 def wait(cupy: Cupy, communicators: Iterable[Communicator], gpu: int) -> None:

@@ -88,9 +88,9 @@ def read_only(cupy: Cupy) -> type[ReadOnlyArray]:
         # Views have a base, new arrays have not.
         self._read_only = self.base is not None and getattr(template, "_read_only", False)
 
-    made = type("ReadOnlyArray", (cupy.ndarray,), {
+    array_class = type("ReadOnlyArray", (cupy.ndarray,), {
         "__doc__": "A cupy.ndarray that may be read-only.", "__module__": __name__, "_read_only": False,
         "__array_finalize__": finalize, "real": part("real"), "imag": part("imag"), "byteswap": byteswap,
         "__cuda_array_interface__": property(interface), "__dlpack__": dlpack,
         **{name: guarded(name) for name in _WRITERS if hasattr(cupy.ndarray, name)}})
-    return cast("type[ReadOnlyArray]", made)
+    return cast("type[ReadOnlyArray]", array_class)

@@ -43,8 +43,8 @@ class Jax(Hosted):
         if dtype.kind not in "biufcV" or dtype.names is not None or jax.dtypes.canonicalize_dtype(dtype) != dtype:
             return array
         # A copy: JAX may otherwise take the memory over while NumPy can still write to it.
-        made = jnp.array(array.astype(dtype.newbyteorder("="), copy=False), copy=True)
-        return made if like is None else jax.device_put(made, like.sharding)
+        result = jnp.array(array.astype(dtype.newbyteorder("="), copy=False), copy=True)
+        return result if like is None else jax.device_put(result, like.sharding)
 
     def is_on_host(self, array: Any) -> bool:
         return all(device.platform == "cpu" for device in array.devices())

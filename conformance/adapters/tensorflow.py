@@ -90,10 +90,10 @@ class TensorFlow(Adapter):
         if name == "Central":
             return tf.distribute.experimental.CentralStorageStrategy(devices, "CPU:0")
         if name == "Mirrored" and self._make:
-            made = self._make(devices)
-            if not isinstance(made, tf.distribute.Strategy):
-                raise TypeError(f"{type(made).__name__} is not a tf.distribute.Strategy")
-            return made
+            strategy = self._make(devices)
+            if not isinstance(strategy, tf.distribute.Strategy):
+                raise TypeError(f"{type(strategy).__name__} is not a tf.distribute.Strategy")
+            return strategy
         if name == "Mirrored":
             return tf.distribute.MirroredStrategy(devices)
         return tf.distribute.MultiWorkerMirroredStrategy()

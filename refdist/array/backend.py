@@ -291,12 +291,12 @@ class Backend(ABC):
             array: of any shape and dtype.
             devices: canonical names.
         """
-        made: dict[Hashable, Any] = {}
+        copies: dict[Hashable, Any] = {}
         spaces = [self.memory_space(device) for device in devices]
         for space, device in zip(spaces, devices, strict=True):
-            if space not in made:
-                made[space] = frozen(self.put(array, device))
-        return [made[space] for space in spaces]
+            if space not in copies:
+                copies[space] = frozen(self.put(array, device))
+        return [copies[space] for space in spaces]
 
     def all_reduce(self, columns: Sequence[Sequence[Array]], devices: Sequence[str]) -> list[list[Any]]:
         """The sum of each column on every one of `devices`, where its arrays are put first.

@@ -47,10 +47,10 @@ class TerminationConfig:
                  exit_fn: Callable[[], object] | None = None, grace_period: float | None = None,
                  save_fn: Callable[..., object] | None = None) -> None:
         # Checked here, because it is too late when they are called.
-        for name, given in (("termination_watcher_fn", termination_watcher_fn), ("exit_fn", exit_fn),
+        for name, function in (("termination_watcher_fn", termination_watcher_fn), ("exit_fn", exit_fn),
                             ("save_fn", save_fn)):
-            if given is not None and not callable(given):
-                raise errors.error("RD25", "TerminationConfig", f"{name} is {given!r}", "Pass a function, or None.")
+            if function is not None and not callable(function):
+                raise errors.error("RD25", "TerminationConfig", f"{name} is {function!r}", "Pass a function, or None.")
         check_seconds(grace_period, "grace_period", "TerminationConfig")
         self.termination_watcher_fn = termination_watcher_fn
         self.exit_fn = exit_fn

@@ -340,8 +340,8 @@ def _kubernetes_client(location: ExecutableLocation) -> PodLister:
         access.load_incluster_config()
     else:
         access.load_kube_config()
-    made: PodLister = client.CoreV1Api()
-    return made
+    service: PodLister = client.CoreV1Api()
+    return service
 
 
 def _compute_service(credentials: object) -> ComputeService:
@@ -351,6 +351,6 @@ def _compute_service(credentials: object) -> ComputeService:
         raise errors.error("RD27", "GCEClusterResolver", "the package google-api-python-client is not installed",
                            "Run `pip install google-api-python-client`, or pass `service`.",
                            kind=errors.MissingPackageError) from error
-    given = {} if credentials == "default" else {"credentials": credentials}
-    made: ComputeService = discovery.build("compute", "v1", **given)
-    return made
+    options = {} if credentials == "default" else {"credentials": credentials}
+    service: ComputeService = discovery.build("compute", "v1", **options)
+    return service

@@ -51,12 +51,12 @@ class Server:
 
     def __init__(self, server_or_cluster_def: object, job_name: str | None = None, task_index: int | None = None,
                  protocol: str | None = None, config: object = None, start: bool = True) -> None:
-        given = server_or_cluster_def
-        if isinstance(given, ServerDef):
-            job_name = given.job_name if job_name is None else job_name
-            task_index = given.task_index if task_index is None else task_index
-            protocol, given = protocol or given.protocol, given.cluster
-        spec = ClusterSpec(given)
+        definition = server_or_cluster_def
+        if isinstance(definition, ServerDef):
+            job_name = definition.job_name if job_name is None else job_name
+            task_index = definition.task_index if task_index is None else task_index
+            protocol, definition = protocol or definition.protocol, definition.cluster
+        spec = ClusterSpec(definition)
         if protocol not in (None, "grpc"):
             raise errors.error("RD34", "Server", f"protocol is {protocol!r}", 'Pass "grpc" or None.')
         if job_name is None and len(spec.jobs) == 1:

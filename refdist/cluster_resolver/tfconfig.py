@@ -73,9 +73,9 @@ class TFConfigClusterResolver(ClusterResolver):
 
         Source: tf.distribute.cluster_resolver.TFConfigClusterResolver.master.
         """
-        given = self._read().get("session_master")
-        if given is not None:
-            return str(given)
+        stated = self._read().get("session_master")
+        if stated is not None:
+            return str(stated)
         spec = self.cluster_spec()
         if not spec or sum(map(spec.num_tasks, spec.jobs)) == 1:
             return ""

@@ -120,8 +120,8 @@ def inside(name: str, outer: str) -> str:
     >>> inside("cpu", "/job:worker/replica:0/task:1/device:GPU:2")
     '/job:worker/replica:0/task:1/device:CPU:2'
     """
-    given = {part: value for part, value in parse(name)._asdict().items() if value is not None}
-    return parse(outer)._replace(**given).to_string()
+    stated = {part: value for part, value in parse(name)._asdict().items() if value is not None}
+    return parse(outer)._replace(**stated).to_string()
 
 
 CPU = canonical("CPU:0")  # the one device that every machine has

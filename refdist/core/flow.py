@@ -115,16 +115,16 @@ class Flow:
             case ast.Subscript(value=value) | ast.Starred(value=value):
                 self._add(value, node)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                for one in elts:
-                    self._add(one, node)
+                for element in elts:
+                    self._add(element, node)
             case ast.Call(func=ast.Attribute(value=value)):  # d.setdefault("loss", []).append(...)
                 self._add(value, node)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-                for one, part in zip(target.elts, value.elts, strict=True):
-                    self._assign(one, part)
+                for element, part in zip(target.elts, value.elts, strict=True):
+                    self._assign(element, part)
                 return
             items = self._items_of(value)
             if items and value not in self._seeds and max(items) < len(target.elts):
@@ -179,15 +179,15 @@ class Flow:
                 target, ast.Tuple) and not value.keywords:
             parts = value.args if name_of(value.func) == "zip" else [ast.Constant(0), *value.args]
             if len(parts) == len(target.elts):
-                for one, part in zip(target.elts, parts, strict=True):
-                    self._assign(one, part)
+                for element, part in zip(target.elts, parts, strict=True):
+                    self._assign(element, part)
                 return
         if self.reaches(value):
             self._add(target, target)
 
     def _return(self, function: Function, value: ast.expr) -> None:
-        if isinstance(value, ast.Tuple) and not any(isinstance(one, ast.Starred) for one in value.elts):
-            items = {i for i, one in enumerate(value.elts) if self.reaches(one)}
+        if isinstance(value, ast.Tuple) and not any(isinstance(element, ast.Starred) for element in value.elts):
+            items = {i for i, element in enumerate(value.elts) if self.reaches(element)}
             before = self._returns.get(function, set())
             if items and before is not None:
                 self._returns[function] = before | items

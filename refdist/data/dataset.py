@@ -164,10 +164,10 @@ class Dataset:
             raise errors.error("RD25", "Dataset.from_generator", f"got {generator!r}",
                                "Pass a function that returns an iterable.")
         wanted = signature(output_types, output_shapes, output_signature)
-        given = () if args is None else tuple(args)
+        arguments = () if args is None else tuple(args)
         return Dataset(Pipeline(
-            lambda _: generated(generator, given, wanted),
-            Facts(spec=(lambda: spec_of_first(generator, given)) if wanted is None else wanted),
+            lambda _: generated(generator, arguments, wanted),
+            Facts(spec=(lambda: spec_of_first(generator, arguments)) if wanted is None else wanted),
             sources=["Dataset.from_generator, whose position only its generator knows"]))
 
     @staticmethod
@@ -287,10 +287,10 @@ class Dataset:
 
         Source: tf.data.Dataset.sample_from_datasets.
         """
-        given = _datasets(datasets, "sample_from_datasets")
+        sources = _datasets(datasets, "sample_from_datasets")
         first = None if seed is None else integer(seed, "seed", "Dataset.sample_from_datasets")
         seed_of = Seeds(first, rerandomize_each_iteration)
-        return _combined(mixing.sampled(_pipelines(given), weights, seed_of, stop_on_empty_dataset), given)
+        return _combined(mixing.sampled(_pipelines(sources), weights, seed_of, stop_on_empty_dataset), sources)
 
     @staticmethod
     def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset,
@@ -315,8 +315,8 @@ class Dataset:
         Source: tf.data.Dataset.choose_from_datasets.
         """
         [choices] = _datasets([choice_dataset], "choose_from_datasets")
-        given = _datasets(datasets, "choose_from_datasets")
-        return _combined(mixing.chosen(_pipelines(given), choices._pipeline, stop_on_empty_dataset), given)
+        sources = _datasets(datasets, "choose_from_datasets")
+        return _combined(mixing.chosen(_pipelines(sources), choices._pipeline, stop_on_empty_dataset), sources)
 
     # Batches.
 
@@ -1056,11 +1056,11 @@ def _dataset(method: str, returned: object) -> Dataset:
 
 
 def _datasets(value: object, method: str) -> list[Dataset]:
-    given = list(value) if isinstance(value, (list, tuple)) else [value]
-    if not given:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not values:
         raise errors.error("RD34", f"Dataset.{method}", "no dataset was given", "Pass at least one.")
     datasets = []
-    for dataset in given:
+    for dataset in values:
         if not isinstance(dataset, Dataset):
             raise errors.error("RD25", f"Dataset.{method}", f"got {dataset!r}", "Pass datasets.")
         datasets.append(dataset)

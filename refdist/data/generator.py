@@ -14,28 +14,28 @@ from refdist.data.iterators import noted
 from refdist.data.spec import DatasetSpec, TensorSpec, made, spec_of
 
 
-def signature(types: object, shapes: object, given: object) -> Any:
+def signature(types: object, shapes: object, output_signature: object) -> Any:
     """The spec that a caller of `from_generator` stated for all elements; None if none was stated.
 
     Raises:
         RD25, RD34: the spec has other leaves than TensorSpecs, or is stated in two ways.
     """
     attempted = "Dataset.from_generator"
-    if types is None and given is None:
+    if types is None and output_signature is None:
         if shapes is not None:
             raise errors.error("RD25", attempted, "output_shapes was passed without output_types",
                                "Pass an `output_signature`.")
         return None
-    if given is None:
+    if output_signature is None:
         return _typed_spec(types, shapes)
     if types is not None or shapes is not None:
         raise errors.error("RD25", attempted, "both output_types and output_signature were passed",
                            "Pass the `output_signature` only.")
-    for spec in nest.flatten(given):
+    for spec in nest.flatten(output_signature):
         if not isinstance(spec, TensorSpec):
             raise errors.error("RD25", attempted, f"output_signature contains {spec!r}",
                                "Pass a nest of refdist.TensorSpec.")
-    return given
+    return output_signature
 
 
 def _typed_spec(types: Any, shapes: Any) -> Any:

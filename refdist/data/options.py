@@ -98,10 +98,10 @@ def merged(options: Iterable[Options]) -> Options:
     Source: observed, TensorFlow 2.21.
     """
     policy, deterministic = AutoShardPolicy.AUTO, None
-    for given in options:
-        own_policy = given.experimental_distribute.auto_shard_policy
+    for each in options:
+        own_policy = each.experimental_distribute.auto_shard_policy
         policy = policy if own_policy is AutoShardPolicy.AUTO else own_policy
-        deterministic = deterministic if given.deterministic is None else given.deterministic
+        deterministic = deterministic if each.deterministic is None else each.deterministic
     return Options(DistributeOptions(policy), deterministic)
 
 

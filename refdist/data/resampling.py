@@ -73,11 +73,11 @@ def resampled(pipeline: Pipeline, class_func: Callable[..., object], target_dist
                     sources=together([pipeline.sources, [seed_of]]))
 
 
-def _distribution(name: str, given: Any) -> npt.NDArray[np.float32]:
-    array: npt.NDArray[Any] = to_numpy(to_array(given, None, name, f"Dataset.{_METHOD}"))
+def _distribution(name: str, shares: Any) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[Any] = to_numpy(to_array(shares, None, name, f"Dataset.{_METHOD}"))
     if array.ndim != 1 or array.dtype.kind not in "iuf" or not (array >= 0).all() or not math.isclose(
             array.sum(), 1, abs_tol=1e-3):
-        raise errors.error("RD34", f"Dataset.{_METHOD}", f"{name} is {given!r}",
+        raise errors.error("RD34", f"Dataset.{_METHOD}", f"{name} is {shares!r}",
                            "Pass a share for each class, which together are 1.")
     return array.astype(np.float32)
 

@@ -114,7 +114,7 @@ class TensorSpec:
             return self.shape is None
         shape = spec.shape[:len(self.shape)] if self.dtype == object else spec.shape
         return len(self.shape) == len(shape) and all(
-            length in (None, given) for length, given in zip(self.shape, shape, strict=True))
+            allowed in (None, length) for allowed, length in zip(self.shape, shape, strict=True))
 
 
 class HasSpec(Protocol):

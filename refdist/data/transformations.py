@@ -60,9 +60,9 @@ def padded_batch(pipeline: Pipeline, batch_size: int, padded_shapes: object, pad
         components = len(nest.flatten(chunk[0]))
         values = ([padding_values] * components if not nest.is_nested(padding_values)
                   else _of_components(padding_values, chunk[0]))
-        for given, parts in (("padded_shapes", shapes), ("padding_values", values)):
+        for argument, parts in (("padded_shapes", shapes), ("padding_values", values)):
             if parts is not None and len(parts) != components:
-                raise errors.error("RD25", "Dataset.padded_batch", f"{given} has {len(parts)} parts, an element "
+                raise errors.error("RD25", "Dataset.padded_batch", f"{argument} has {len(parts)} parts, an element "
                                    f"has {components}", "Give one for every component.")
         return elements.pad_and_stack(chunk, start, shapes, values)
 
@@ -82,12 +82,12 @@ def unbatch(pipeline: Pipeline) -> Pipeline:
 
 def rebatch(pipeline: Pipeline, batch_size: int | Sequence[int], drop_remainder: bool) -> Pipeline:
     """`Dataset.rebatch`."""
-    given: list[object] = [batch_size]
+    stated: list[object] = [batch_size]
     if isinstance(batch_size, (list, tuple)) or (isinstance(batch_size, np.ndarray) and batch_size.ndim):
-        given = list(batch_size)
-    if not given:
+        stated = list(batch_size)
+    if not stated:
         raise errors.error("RD34", "Dataset.rebatch", "batch_size is empty", "Pass at least one size.")
-    sizes = [count_of("rebatch", "batch_size", size, 1) for size in given]
+    sizes = [count_of("rebatch", "batch_size", size, 1) for size in stated]
     only_size = sizes[0] if len(set(sizes)) == 1 else None
     static = drop_remainder and only_size is not None
     known = Facts(spec=pipeline.spec_after(lambda spec: rebatched(spec, only_size, drop_remainder)),

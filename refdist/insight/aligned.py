@@ -354,7 +354,7 @@ def readings(trial: Trial) -> list[Meeting]:
     """The reads of variables outside replicas to which each replica's part has contributed, on the first worker."""
     parts: dict[int, dict[int, list[summaries.Summary]]] = {}
     ops: dict[int, str] = {}
-    found = []
+    meetings: list[Meeting] = []
     for event in trial.events:
         if event.worker:
             continue
@@ -365,17 +365,17 @@ def readings(trial: Trial) -> list[Meeting]:
             parts.setdefault(event["number"], {}).update(
                 {first + i: [copy] for i, copy in enumerate(event["copies"])})
         elif event.kind == "read" and event.replica is None and event["number"] in ops:
-            found.append(Meeting(f"read of variable {event['variable']}", ops[event["number"]],
+            meetings.append(Meeting(f"read of variable {event['variable']}", ops[event["number"]],
                                  (event["site"] or [""])[0], event.step, event.run, event.id,
                                  {**parts.get(event["number"], {})}, event["received"]))
-    return found
+    return meetings
 
 
 def numbers_of(point: Point) -> list[float]:
     """The numbers of a value; of a printed line those that are in its text."""
     if isinstance(point.value, str):
         return [float(number) for number in _NUMBER.findall(point.value)]
-    return [number for found in point.value for number in _numbers(found)]
+    return [number for part in point.value for number in _numbers(part)]
 
 
 def _of_each(event: Event, run: Event | None) -> dict[int, list[summaries.Summary]]:

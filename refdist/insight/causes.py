@@ -638,7 +638,7 @@ def _state(case: Case) -> Cause | None:
 
 
 def _own_generator(case: Case) -> Cause | None:
-    draw = next((made for made in case.second.draws if made.replica is not None and made.maker is not None), None)
+    draw = next((draw for draw in case.second.draws if draw.replica is not None and draw.maker is not None), None)
     keyed = next((key for key in case.second.keys if key.is_drawn and key.replica is not None
                   and (key.line, key.shape) not in _drawn_with_keys(case.first)), None)
     line = draw.line if draw is not None else None if keyed is None else keyed.line

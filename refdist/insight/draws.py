@@ -117,8 +117,8 @@ class Draws:
             def call(generator: Any, *args: Any, **kwargs: Any) -> Any:
                 line = _line()
                 if line is not None and generator._made_at is not None:
-                    made, maker = generator._made_at
-                    watching._add(Draw(made, maker, line, _replica()))
+                    place, maker = generator._made_at
+                    watching._add(Draw(place, maker, line, _replica()))
                 return getattr(kind, name)(generator, *args, **kwargs)
 
             return call
@@ -138,18 +138,18 @@ class Draws:
         if not hasattr(torch, "default_generator"):
             return
         self._state = torch.default_generator.get_state()
-        for generator, (made, _) in list(self._generators.items()):  # the program may have drawn, too
-            self._generators[generator] = made, generator.get_state()
+        for generator, (place, _) in list(self._generators.items()):  # the program may have drawn, too
+            self._generators[generator] = place, generator.get_state()
 
     def of_a_replica(self, replica: int, line: str) -> None:
         """Checks whether a replica has drawn from PyTorch's generators, in the run that began at this line."""
         if self._state is None:
             return
-        for generator, (made, before) in list(self._generators.items()):
+        for generator, (place, before) in list(self._generators.items()):
             state = generator.get_state()
             if not bool((state == before).all()):
-                self._generators[generator] = made, state
-                self._add(Draw(made, None, line, replica))
+                self._generators[generator] = place, state
+                self._add(Draw(place, None, line, replica))
         if replica in self._seeding:
             return
         state = sys.modules["torch"].default_generator.get_state()

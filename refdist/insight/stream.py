@@ -355,11 +355,11 @@ def json_of(raw: Raw, known: Places) -> list[JsonEvent]:
         raw: what the stream handed on.
         known: the places of each site that was seen before; those of this one are added.
     """
-    number, kind, at, (worker, replica, device, run, step, parent), *given = raw
+    number, kind, at, (worker, replica, device, run, step, parent), *fields = raw
     event: JsonEvent = {
         "id": number, "kind": kind, "time": at, "worker": worker, "replica": replica,
         "device": device and devices.short(device), "run": run, "step": step, "parent": parent}
-    event.update(zip(_NAMES[kind], given, strict=True) if kind in _NAMES else given[0])
+    event.update(zip(_NAMES[kind], fields, strict=True) if kind in _NAMES else fields[0])
     if kind == "transfers":
         return [{**event, "kind": "transfer", "source": source, "destination": destination, "bytes": nbytes,
                  "times": times} for source, destination, nbytes, times in transferred(event.pop("moves"))]

@@ -81,9 +81,9 @@ class ReplicaContext(context_stack.Scope):
     @classmethod
     def _of(cls, strategy: Strategy, number: int, reduction: Reduction) -> ReplicaContext:
         # While the strategy is being made.
-        made = cls.__new__(cls)
-        made._set(strategy, number, reduction)
-        return made
+        context = cls.__new__(cls)
+        context._set(strategy, number, reduction)
+        return context
 
     def __enter__(self) -> ReplicaContext:
         top = context_stack.frame()

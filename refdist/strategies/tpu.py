@@ -198,8 +198,8 @@ class TPUReplicaContext(ReplicaContext):
             RD34: there is no such logical device.
         """
         extended: Any = self._strategy.extended
-        made: LogicalDeviceScope = extended.experimental_logical_device(logical_device_id)
-        return made
+        scope: LogicalDeviceScope = extended.experimental_logical_device(logical_device_id)
+        return scope
 
 
 class _LogicalFrame(context_stack.Frame):
@@ -221,10 +221,10 @@ class LogicalDeviceScope(context_stack.Scope):
         top = context_stack.frame()
         in_replica = top.kind == context_stack.REPLICA and top.strategy is self._extended._strategy
         device = self._extended.own_logical_devices()[self._number] if in_replica else top.device
-        made = _LogicalFrame(top, top.strategy, top.kind, top.replica, top.replica_id, top.run, device, top.creators,
+        frame = _LogicalFrame(top, top.strategy, top.kind, top.replica, top.replica_id, top.run, device, top.creators,
                              top.drafts)
-        made.logical = self._number
-        self._push(made)
+        frame.logical = self._number
+        self._push(frame)
 
     def _described(self) -> str:
         return f"experimental_logical_device({self._number})"

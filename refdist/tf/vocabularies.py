@@ -451,8 +451,8 @@ class TextVectorization(_Vocabulary):
         words = [self._words(item) for item in rows.flat]
         if self.output_mode != "int":
             counts = np.zeros((len(words), self._depth), np.int64)
-            for row, found in zip(counts, words, strict=True):
-                for word in found:
+            for row, row_words in zip(counts, words, strict=True):
+                for word in row_words:
                     row[self._number(self._token(word))] += 1
             places = counts if self.output_mode == "count" else counts > 0
             return numbers(places.reshape(*rows.shape, self._depth), "int64")
@@ -460,8 +460,8 @@ class TextVectorization(_Vocabulary):
         if length is None:
             length = max(map(len, words), default=0)
         places = np.zeros((len(words), length), np.int64)
-        for row, found in zip(places, words, strict=True):
-            kept = found[:length]
+        for row, row_words in zip(places, words, strict=True):
+            kept = row_words[:length]
             row[:len(kept)] = [self._number(self._token(word)) for word in kept]
         return numbers(places.reshape(*rows.shape, length), "int64")
 

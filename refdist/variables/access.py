@@ -48,12 +48,12 @@ def refused(code: str, attempted: str, variable: Variable,
 
 def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.RefdistError:
     """The error for a variable of another strategy; it says where the variable was made, and by which strategy."""
-    strategy, made = variable._strategy, variable._primary._made
+    strategy, place = variable._strategy, variable._primary._made
     if strategy is None:
-        whose, fix = "was made outside any scope" + (f" at {made}" if made else ""), ""
+        whose, fix = "was made outside any scope" + (f" at {place}" if place else ""), ""
     else:
         whose = f"belongs to {errors.type_of(strategy)} of {errors.counted(strategy.num_replicas_in_sync, 'replica')}"
-        whose += f" (made at {made})" if made else ""
+        whose += f" (made at {place})" if place else ""
         fix = "" if code == "RD10" else "Use one strategy object, for the scope that creates variables and for `run`."
     return errors.error(code, attempted, f"the variable {whose} and the code runs {context_stack.describe()}", fix)
 
@@ -61,8 +61,8 @@ def foreign(attempted: str, variable: Variable, code: str = "RD11") -> errors.Re
 def different(attempted: str, variables: Iterable[Variable]) -> errors.RefdistError:
     """The error for replicas that do not write the same variable; names do not tell, because several may share one."""
     def described(variable: Variable) -> str:
-        made = variable._primary._made
-        return variable.name + (f" (made at {made})" if made else "")
+        place = variable._primary._made
+        return variable.name + (f" (made at {place})" if place else "")
 
     passed = ", ".join(f"replica {i} {described(variable)}" for i, variable in enumerate(variables))
     return errors.error("RD02", attempted, f"the replicas write different variables: {passed}",

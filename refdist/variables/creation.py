@@ -138,25 +138,25 @@ def new_variable(*args: Any, **kwargs: Any) -> Any:
     creator: Creator = default_creator
     for outer in context_stack.frame().creators:
         creator = functools.partial(outer, creator)
-    given = dict(vars(spec))
+    arguments = dict(vars(spec))
     if not spec.per_worker_variable:
-        del given["per_worker_variable"]  # as in TensorFlow, which has no parameter of this name
-    made = creator(**given)
-    if isinstance(made, Variable) and made._primary._made is None:
+        del arguments["per_worker_variable"]  # as in TensorFlow, which has no parameter of this name
+    variable = creator(**arguments)
+    if isinstance(variable, Variable) and variable._primary._made is None:
         site = call_site.of(sys._getframe(1))
-        made._primary._made = site[0] if site else None
-        if context_stack.frame().kind == context_stack.REPLICA and made._strategy is not None:
-            extended = made._strategy.extended
-            extended.habits.look(made, site, extended.runs)
+        variable._primary._made = site[0] if site else None
+        if context_stack.frame().kind == context_stack.REPLICA and variable._strategy is not None:
+            extended = variable._strategy.extended
+            extended.habits.look(variable, site, extended.runs)
         sink = journal.recording.value
         if sink is not None:
-            strategy = made._strategy
-            sink.write("variable", variable=made, type=type(made).__name__, synchronization=made.synchronization.name,
-                       aggregation=made.aggregation.name, site=site,
+            strategy = variable._strategy
+            sink.write("variable", variable=variable, type=type(variable).__name__,
+                       synchronization=variable.synchronization.name, aggregation=variable.aggregation.name, site=site,
                        strategy=None if strategy is None else type(strategy).__name__,
-                       devices=[devices.short(copy._device) for copy in made._copies],
-                       copies=[copy._array for copy in made._copies])
-    return made
+                       devices=[devices.short(copy._device) for copy in variable._copies],
+                       copies=[copy._array for copy in variable._copies])
+    return variable
 
 
 Variable._create = new_variable
@@ -204,9 +204,9 @@ def default_creator(distribute_strategy: Strategy | None = None, **kwargs: objec
     if spec.per_worker_variable:
         raise errors.error("RD20", attempted, "per_worker_variable is True, and the strategy has no workers of a "
                            "coordinator", "Leave it out, or create the variable under a ParameterServerStrategy.")
-    made = ResourceVariable if distribute_strategy is None else distribute_strategy.extended.kinds[Kind.PLAIN]
-    return made(array, name, declared, device, distribute_strategy, trainable,
-                            synchronization, aggregation, spec.constraint)
+    variable_class = ResourceVariable if distribute_strategy is None else distribute_strategy.extended.kinds[Kind.PLAIN]
+    return variable_class(array, name, declared, device, distribute_strategy, trainable,
+                          synchronization, aggregation, spec.constraint)
 
 
 class _CopyOf:
@@ -289,8 +289,8 @@ def _meet(frame: context_stack.Frame, target: str, next_creator: Callable[..., o
     def execute(calls: list[CollectiveCall]) -> Sequence[Any]:
         with context_stack.pushed(context_stack.Frame(context_stack.frame(), frame.strategy, context_stack.CROSS,
                                           creators=context_stack.frame().creators)):
-            made = make(*calls[0].contribution)
-        return [made] * len(calls)
+            variable = make(*calls[0].contribution)
+        return [variable] * len(calls)
 
     return lockstep.rendezvous(frame.run, CollectiveCall(
         "creation of a variable", Signature(target), (next_creator, kwargs), execute))
@@ -326,13 +326,13 @@ def _made_by(creator: Callable[..., object], strategy: Strategy, device: str, kw
     if copies:
         asked |= {"name": f"{copies[0]._name}/replica_{len(copies)}/", "initial_value": _CopyOf(copies[0])}
     with context_stack.pushed(context_stack.frame().with_device(device)), strategy.extended.backend.device(device):
-        made = creator(**asked)
-    if not (isinstance(made, ResourceVariable) and made._created_by is strategy and made._owner is None) or any(
-            made is other for other in copies):
+        copy = creator(**asked)
+    if not (isinstance(copy, ResourceVariable) and copy._created_by is strategy and copy._owner is None) or any(
+            copy is other for other in copies):
         raise errors.error("RD25", f"Variable(name={kwargs.get('name')!r})",
-                           f"a variable creator outside the strategy's scope returned {made!r} for copy {len(copies)}",
+                           f"a variable creator outside the strategy's scope returned {copy!r} for copy {len(copies)}",
                            "Return what `next_creator(**kwargs)` returns, a new variable for every copy.")
-    return made
+    return copy
 
 
 def _copied(first: ResourceVariable, name: str, device: str) -> ResourceVariable:
@@ -362,10 +362,10 @@ def _check_copies(kind: Kind, copies: Sequence[ResourceVariable]) -> None:
                     fix=f"{advice}let it pass `initial_value` on, or enter it inside the scope.")
 
 
-def _take_first_worker_s_value(strategy: Strategy, made: ResourceVariable, target: str) -> None:
+def _take_first_worker_s_value(strategy: Strategy, copy: ResourceVariable, target: str) -> None:
     transport = strategy.extended.transport
-    value = transport.broadcast(transport.call("creation of a variable", target, like=made._array), made._array)
-    made._array = frozen(collectives.put(strategy.extended.backend, beside(value, made._array), made._device))
+    value = transport.broadcast(transport.call("creation of a variable", target, like=copy._array), copy._array)
+    copy._array = frozen(collectives.put(strategy.extended.backend, beside(value, copy._array), copy._device))
 
 
 def _described(name: object, synchronization: object, aggregation: object) -> str:

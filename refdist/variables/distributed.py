@@ -239,15 +239,15 @@ class _Shared(Variable):
 
     def _update_copies(self, operation: str, value_for: Callable[[int], Any]) -> list[Array]:
         # Copies that share an array go on sharing one: the value is computed for the first of them only.
-        made: dict[int, tuple[Array, Array]] = {}
+        computed: dict[int, tuple[Array, Array]] = {}
         fixed = None not in self._primary._shape
 
         def change(first: int, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
             updated = []
             for i, old in enumerate(arrays, first):
-                pair = made.get(id(old))
+                pair = computed.get(id(old))
                 if pair is None:  # the old array is kept alive, so that no other one gets its id
-                    made[id(old)] = pair = old, update(operation, old, value_for(i), self._devices[i], fixed)
+                    computed[id(old)] = pair = old, update(operation, old, value_for(i), self._devices[i], fixed)
                 updated.append(pair[1])
             return tuple(updated)
 
@@ -413,9 +413,9 @@ class DistributedVariable(_Shared, DistributedValues):
 
     @classmethod
     def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> _Shared:
-        made = cls(copies, aggregation)
-        _own_copies(made)
-        return made
+        variable = cls(copies, aggregation)
+        _own_copies(variable)
+        return variable
 
     def _local(self) -> Any:
         return self._local_copy()
@@ -474,9 +474,9 @@ class AggregatingVariable(_Shared):
 
     @classmethod
     def _of(cls, copies: Sequence[ResourceVariable], aggregation: VariableAggregation) -> _Shared:
-        made = cls(copies[0], aggregation)
-        _own_copies(made)
-        return made
+        variable = cls(copies[0], aggregation)
+        _own_copies(variable)
+        return variable
 
     def get(self) -> ResourceVariable:
         """The single copy."""
@@ -563,10 +563,10 @@ def _brief(value: Array | IndexedSlices) -> str:
     return str(array[()]) if array.ndim == 0 else np.array2string(array, threshold=6, edgeitems=2).replace("\n", "")
 
 
-def _shares(given: Array | IndexedSlices, count: int, attempted: str) -> list[Array]:
+def _shares(whole: Array | IndexedSlices, count: int, attempted: str) -> list[Array]:
     # Integers leave a remainder, which the first copy keeps so that the sum of all copies is the value.
     backend = current_backend()
-    value = collectives.dense(backend, given, attempted)
+    value = collectives.dense(backend, whole, attempted)
     collectives.reducible(value, attempted)
     dtype = dtype_of(value)
     if kind_of(dtype) in "iu":

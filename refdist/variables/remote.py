@@ -187,9 +187,9 @@ class RemoteVariable(ServedVariable):
 
 def handle(strategy: Strategy, facts: Facts) -> RemoteVariable:
     """A handle of a variable that another process has made."""
-    made: RemoteVariable = RemoteVariable.__new__(RemoteVariable)
-    made._take(strategy, facts)
-    return made
+    remote: RemoteVariable = RemoteVariable.__new__(RemoteVariable)
+    remote._take(strategy, facts)
+    return remote
 
 
 class Store:

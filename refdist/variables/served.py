@@ -167,8 +167,8 @@ class PerWorkerVariable(Variable):
     def _of(self, worker: int) -> ResourceVariable:
         servers: Any = self._strategy
         life = servers.extended.lives[worker]
-        made, cell = self._cells.get(worker, (-1, self._first))
-        if made != life:
+        made_in, cell = self._cells.get(worker, (-1, self._first))
+        if made_in != life:
             first = self._first
             cell = ResourceVariable(self._initial, first._name, first._shape,
                                     devices.canonical(f"/job:worker/task:{worker}/device:CPU:0"), self._strategy,

@@ -161,20 +161,20 @@ def connect(kind: type[ConnectableTransport], timeout: float | None) -> Transpor
         RD27: the transport is not for the workers that `group` has named.
     """
     if connected.value is None:
-        connected.value = made = _checked(kind, kind.connect(timeout))
-        journal.worker.value = made.rank
+        connected.value = transport = _checked(kind, kind.connect(timeout))
+        journal.worker.value = transport.rank
     elif timeout is not None:
         connected.value.timeout = timeout
     return connected.value
 
 
-def _checked(kind: type[ConnectableTransport], made: object) -> Transport:
+def _checked(kind: type[ConnectableTransport], transport: object) -> Transport:
     # A transport for other workers would compute something else without a word: as one that lacks its rank and size,
     # which are those of a worker that is alone.
     group = kind.group()
-    if group is not None and isinstance(made, Transport) and (made.rank, made.size) == group[:2]:
-        return made
-    actual = f"worker {made.rank} of {made.size}" if isinstance(made, Transport) else repr(made)
+    if group is not None and isinstance(transport, Transport) and (transport.rank, transport.size) == group[:2]:
+        return transport
+    actual = f"worker {transport.rank} of {transport.size}" if isinstance(transport, Transport) else repr(transport)
     wanted = "None" if group is None else f"worker {group.rank} of {group.size}"
     raise errors.error("RD27", f"{kind.__name__}.connect", f"it returned {actual}, and group() {wanted}",
                        "Return a transport with the rank and size of the group.", kind=errors.InvalidValueError)
