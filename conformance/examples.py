@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What a worker observed, by the number of the statement: the results of those that have one in the chapter, and the
 # error of the one that ended the example too early.
 Answer: TypeAlias = dict[int, Result]
-# In place of a statement's number: what comes before the first one, the making of the strategy and the preamble.
+# Stands in place of a statement's number for what comes before the first: making the strategy, and the preamble.
 BEFORE = -1
 
 

@@ -52,7 +52,7 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
                              f"clause for the second of several examples, as in {', '.join(map(repr, alike[:3]))}")
         for case in matched:
             if case.name in expected:
-                raise ValueError(f"{where}: {case.name} is expected to fail by another line: "
+                raise ValueError(f"{where}: {case.name} is expected to fail by another line, too: "
                                  f"{expected[case.name].line!r}")
             reason = parts[2] or case.clause.tensorflow
             if not reason:

@@ -18,7 +18,7 @@ from .results import INTS, Result, integer, kinds_of, real
 
 # How the message of a case begins that is skipped because capabilities are missing; their names follow.
 NEEDS = "needs "
-# Of the outcomes that a property has with several values, the heaviest is its own.
+# A property is asked with several values, and its outcome is the heaviest of theirs.
 WEIGHTS = {"passed": 0, "skipped": 1, "unsupported": 2, "errored": 3, "failed": 3}
 
 

@@ -132,7 +132,7 @@ def command(names: Sequence[str], value: Callable[[str], Any]) -> str:
 
 
 def memory_of(tested: Mapping[str, Any]) -> Path:
-    """The folder with what failed last, for `--last-failed`: in that of the shell, one for what is tested.
+    """The folder that says what failed last, for `--last-failed`: one in the current folder for each tested thing.
 
     Args:
         tested: the options that say what it is.

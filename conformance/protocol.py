@@ -149,7 +149,7 @@ def read_suite(message: Message) -> None:
 
 
 def read_implementation(message: Message) -> Implementation:
-    """Who an implementation is, from what it said first.
+    """Reads the first message of an implementation, which says who it is and what it can do.
 
     Raises:
         Unusable: it speaks another protocol, or names capabilities or a profile that do not exist.
@@ -261,8 +261,8 @@ def _read_answer(pairs: object, worker: str, program: Program) -> Answer:
         if isinstance(statement, bool) or not isinstance(statement, int) or statement in answer:
             raise ValueError(f"{where}: a statement is a number, and has one result")
         if statement not in program.observe and not (isinstance(result, dict) and "error" in result):
-            raise ValueError(f"{where}: its result was not asked for; those of {list(program.observe)} were, and the "
-                             f"error of {BEFORE} or of a statement that ended the example too early")
+            raise ValueError(f"{where}: its result was not asked for; write those of {list(program.observe)}, and an "
+                             f"error where one ended the example too early, at {BEFORE} if before its first statement")
         if fault := results.fault(result):
             raise ValueError(f"{where}: {fault}")
         answer[statement] = result

@@ -240,7 +240,7 @@ def set_simulated_devices(*, cpu: int = 1, gpu: int = 0, tpu: int | str = 0, tpu
 
 
 def reset_simulated_devices() -> None:
-    """Forgets the devices that a program has set; those of REFDIST_DEVICES, or else any that a program names, exist."""
+    """Forgets the devices that a program has set: there are those of REFDIST_DEVICES again, or any that are named."""
     _machine.value.asked = False
     _machine.value.divided = {}
     _changed()

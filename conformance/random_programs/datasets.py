@@ -89,7 +89,7 @@ SOURCES = {
     "dictionary": 'tf.data.Dataset.range({n}).map(lambda i: {{"a": i, "b": (i + 1, i * 2)}})',
     "numbers": "tf.data.Dataset.range({n}).batch({m})",
 }
-# What a transformation takes (any: nothing), what its elements are (nothing: as before), and how it is written.
+# A name; the kind of elements that are transformed, "" for any; the kind that they become, "" for the same; the text.
 TRANSFORMATIONS = (
     ("map", "number", "", ".map(lambda x: x * 3 - 1)"),
     ("map", "vector", "", ".map(lambda x: x * 0.5)"),

@@ -207,7 +207,7 @@ def _functions(body: Body) -> list[Function]:
 
 
 class _Emission:
-    """Numbers for the values that are used, and bodies that are equal as one."""
+    """Writes a trace as data: values that are used get numbers, and equal bodies of a function are written once."""
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}

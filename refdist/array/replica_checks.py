@@ -206,7 +206,7 @@ def _as_means(kinds: Sequence[ReplicaType]) -> Of:
 
 
 def _by_its_rows(kind: ReplicaType, operation: Operation = Operation.DIVIDE) -> list[tuple[Operation, float]]:
-    # Divided, or multiplied, by its number of rows; each of the dataset's may have given several.
+    # A quotient, or product, with its number of rows; or with that of the dataset's rows, each of which gave several.
     rows = kind.rows or 0
     return [(operation, float(rows)), (operation, float(rows // kind.per_row))]
 

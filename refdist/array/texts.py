@@ -19,7 +19,7 @@ make: Field[Callable[[Any], Any] | None] = Field(
 
 
 def are_tensors() -> bool:
-    """Whether a program reads text as tensors, and its functions of datasets are given tensors."""
+    """Whether text is tensors, both where a program reads it and where its functions of datasets are given it."""
     return make.value is not None and current_backend().makes_all
 
 

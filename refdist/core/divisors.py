@@ -303,7 +303,8 @@ def is_share(place: call_site.Place, rows: int, number: float, *names: Mapping[s
 
 @functools.lru_cache(maxsize=256)
 def _shares_by_length(text: Text, part: Part) -> Sequence[tuple[float | None, ast.expr]]:
-    # What is divided by a length among the factors of a product, where that is a number; and the length.
+    # The factors of a product that divide by a length: the number that is divided, None where it is not known, and the
+    # divisor.
     try:
         program = _of_one(text)
     except (SyntaxError, ValueError):

@@ -275,7 +275,7 @@ def _stacked(column: tuple[Any, ...]) -> Any:
 
 
 def _functions(column: tuple[Any, ...]) -> Any:
-    # NumPy's, but for the arrays of a guest.
+    # The module with the functions for these arrays: NumPy, or the library of a guest's arrays.
     return xp_of(column[0]) if guest_of(column[0]) is not None else np
 
 

@@ -254,7 +254,7 @@ def unique(stream: Iterable[_T]) -> Iterator[_T]:
 
 
 def the_only_array(spec: object, element: object) -> Any:
-    """The leaf of an element for `Dataset.unique`; of the spec itself, its leaf.
+    """The one array of an element that has this spec, which `Dataset.unique` compares; of the spec itself, its leaf.
 
     Raises:
         RD25: there are several, or it has another dtype than int32, int64 and text.

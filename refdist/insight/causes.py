@@ -79,15 +79,15 @@ class Case:
         self.meeting = next(self._differing(), None) or next(self._read(), None)
 
     def _differing(self) -> Iterator[tuple[Meeting, Meeting]]:
-        # At the same line; or where that is not known, as of code that has none, by the call alone.
+        # Two meetings are the same one if call and line are; where no line is known, if the call is.
         by_place: dict[tuple[str, ...], list[Meeting]] = {}
         for first in meetings(self.first):
             by_place.setdefault((first.call, first.line), []).append(first)
             by_place.setdefault((first.call,), []).append(first)
         taken: Counter[tuple[str, ...]] = Counter()
         until = self.parting.points[1]
-        # Where what parts was still the same after it, a factor did no harm: the program divides by it.  What is
-        # printed in the same step may have been computed before it.
+        # A factor did no harm if the value that parts in the end was still equal after it: the program divides by it
+        # later.  But what is printed in the same step may have been computed before.
         printed = until is not None and until.name == "printed"
         equal = {point.step - printed: point.at for point in points_of(self.second)
                  if until is not None and point.name == until.name and point.at < until.at}

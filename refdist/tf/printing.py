@@ -54,7 +54,7 @@ def shown(value: Any, summarize: int) -> str:
 
 
 def _numbers(value: Any) -> Any:
-    # Of what is no tensor, variable or array None.
+    # None for what is no tensor, variable or array.
     if isinstance(value, (np.ndarray, np.generic, TextTensor)):
         return np.asarray(value)
     if not all(hasattr(value, name) for name in ("numpy", "dtype", "shape")) or isinstance(value, type):

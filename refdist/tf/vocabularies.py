@@ -124,7 +124,7 @@ class _Held:
 
 
 class _Vocabulary(_Encoding):
-    # What has a number: first the mask, then what is not in the vocabulary, then what is.
+    # Numbers go to the mask first, then to tokens outside the vocabulary, and then to those in it.
 
     def __init__(self, attempted: str, vocabulary: Any, max_tokens: int | None, num_oov_indices: int,
                  mask_token: Any, oov_token: Any, invert: bool, output_mode: str, pad_to_max_tokens: bool,
@@ -249,7 +249,7 @@ class _Vocabulary(_Encoding):
         if self.output_mode == "int" and self.mask_token is not None and token == self.mask_token:
             return 0
         start = len(self._first) - self.num_oov_indices
-        if not self.num_oov_indices and in_symbolic_scope():  # where shapes are inferred
+        if not self.num_oov_indices and in_symbolic_scope():  # Keras infers shapes: the tokens are made up
             return start
         if not self.num_oov_indices:
             raise errors.error("RD34", self._attempted, f"{token.item()!r} is not in the vocabulary, and "

@@ -139,19 +139,19 @@ class Table(dict[R, dict[C, A]]):
             self._refuse(f"the actions {[*map(word, actions)]} are explained and should be {[*map(word, explained)]}")
 
     def row(self, key: R, cells: object) -> Mapping[C, Any]:
-        """The row, of which all cells are of a narrower type.
+        """The row, for code that knows what to do with `cells` only.
 
         Raises:
-            InternalError: they are not.
+            InternalError: another cell is in it.
         """
         self._check(key, self[key].values(), cells)
         return self[key]
 
     def column(self, key: C, cells: object) -> Mapping[R, Any]:
-        """The column, of which all cells are of a narrower type.
+        """The column, for code that knows what to do with `cells` only.
 
         Raises:
-            InternalError: they are not.
+            InternalError: another cell is in it.
         """
         column = _Column(self, key)
         self._check(key, column.values(), cells)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Puts `make(what Keras has there)` in its place; a second call changes nothing.
+    """Replaces a function of Keras by `make(that function)`; a second call changes nothing.
 
     >>> class Layer:
     ...     def call(self): return 1

@@ -48,7 +48,7 @@ def _as_rows(leaf: Any) -> Any:
 
 
 class Batches:
-    """Batches in which the numbers of rows are texts again; it begins anew each time that it is read.
+    """Batches of text: Keras deals out the numbers of rows, and here they become the rows again, in every epoch anew.
 
     Args:
         make: makes the batches that Keras deals out.
