@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import refdist
+from refdist import missing
 from refdist.backends.mpi import alone, hosts
 from refdist.backends.mpi.logs import LABEL_VARIABLE
 from refdist.backends.mpi.processes import ENDING
@@ -100,15 +101,14 @@ def _main(arguments: list[str] | None) -> int:
     compare.add_argument("--global-batch", type=int, metavar="ROWS",
                          help="hold this batch where the program multiplies by num_replicas_in_sync")
     compare.add_argument("--limit", type=float, default=60.0, help="seconds that a run may take (default 60)")
-    compare.add_argument("script", type=Path, help="the program")
-    compare.add_argument("arguments", nargs="*", help="what it is given; after -- whatever it is")
     for command in (run, launch):
         command.add_argument("--record", type=Path, metavar="FILE", help="record the program in this file")
-    for command, nargs in ((run, argparse.REMAINDER), (launch, argparse.REMAINDER), (explore, "*")):
+    for command, nargs in ((run, argparse.REMAINDER), (launch, argparse.REMAINDER), (explore, "*"), (compare, "*")):
         command.add_argument("--tensorflow", action="store_true",
                              help="let `import tensorflow` of the program find refdist.tf; it may be a notebook")
         command.add_argument("script", type=Path, help="the program")
-        command.add_argument("arguments", nargs=nargs, help="what it is given").required = False
+        given = "what it is given" + "; after -- whatever it is" * (nargs == "*")
+        command.add_argument("arguments", nargs=nargs, help=given).required = False
     words = sys.argv[1:] if arguments is None else arguments
     # argparse takes what follows "--" for arguments of the parser above, too.
     end = words.index("--") if words[:1] in (["compare"], ["explore"]) and "--" in words else len(words)
@@ -151,8 +151,12 @@ def _main(arguments: list[str] | None) -> int:
     def script() -> None:
         if options.tensorflow:
             programs.run(options.script)
-        else:
+            return
+        try:
             runpy.run_path(os.path.abspath(options.script), run_name="__main__")
+        except ModuleNotFoundError as error:
+            missing.name_the_option(error)
+            raise
 
     def program() -> int:
         try:
@@ -237,7 +241,8 @@ def _compare(options: argparse.Namespace) -> int:
     try:
         counts = [int(count) for count in options.counts.split(",")]
         report = refdist.compare(options.script, replicas=counts, workers=options.workers, orders=options.orders,
-                                 global_batch=options.global_batch, limit=options.limit, arguments=options.arguments)
+                                 global_batch=options.global_batch, limit=options.limit, arguments=options.arguments,
+                                 tensorflow=options.tensorflow)
     except ValueError as error:
         print(f"python -m refdist compare: {error}", file=sys.stderr)
         return 2

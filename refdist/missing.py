@@ -143,6 +143,12 @@ def refuse(module: ModuleType, name: str) -> object:
     raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
 
 
+def name_the_option(error: ModuleNotFoundError) -> None:
+    """Adds what to write to the error of a script that imports TensorFlow, where it is run without `--tensorflow`."""
+    if (error.name or "").partition(".")[0] == "tensorflow":
+        error.msg += "; write `--tensorflow` before the script, and the import finds refdist.tf"
+
+
 def with_advice(owner: str, name: str, advice: str) -> errors.RefdistError:
     """The error for a name that is missing.
 

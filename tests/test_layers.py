@@ -34,11 +34,12 @@ LAYERS = [
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 # They import from everywhere, to show what users find there.
 FACES = {"__init__", "names", "__main__", "tf.__init__", "compat.v2", "backends.__init__"}
-# Found by name when they are asked for: built-in plugins, as those of other packages are, and drawings.
+# Found by name when they are asked for: built-in plugins, as those of other packages are, drawings, and what runs a
+# program of TensorFlow.
 BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", "backends.gpu.backend"),
             ("array.backend", "backends.jax.backend"), ("array.backend", "backends.torch.backend"),
             ("workers.connection", "backends.simulated.workers"), ("workers.connection", "backends.mpi.transport"),
-            ("notebook", "insight.drawings")}
+            ("notebook", "insight.drawings"), ("insight.trial", "tf.programs")}
 
 
 def modules() -> dict[str, Path]:

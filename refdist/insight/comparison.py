@@ -139,7 +139,7 @@ class Comparison:
 
 def compare(program: str | os.PathLike[str] | Callable[[], object], *, replicas: Sequence[int] = (1, 2, 4),
             workers: int = 1, orders: int = 1, global_batch: int | None = None, limit: float = 60.0,
-            arguments: Sequence[str] = ()) -> Comparison:
+            arguments: Sequence[str] = (), tensorflow: bool = False) -> Comparison:
     """Runs a program at several numbers of replicas, and says where the runs part, and why.
 
     Compared are the values of variables, the numbers that are printed outside replicas, and what a function returns,
@@ -156,6 +156,7 @@ def compare(program: str | os.PathLike[str] | Callable[[], object], *, replicas:
         global_batch: what a whole number times `num_replicas_in_sync` is to be in every run; None for their product.
         limit: how many seconds a run may take.
         arguments: those of a script.
+        tensorflow: whether a script, or a notebook, finds `refdist.tf` where it imports TensorFlow.
 
     >>> import numpy as np, refdist
     >>> def program():
@@ -179,6 +180,12 @@ def compare(program: str | os.PathLike[str] | Callable[[], object], *, replicas:
     not_on_a_worker("compare")
     if not callable(program):
         program = _script(program)
+    if not isinstance(tensorflow, bool):
+        raise errors.error("RD25", "compare", f"tensorflow is {tensorflow!r}", "Pass True or False.")
+    if tensorflow and not isinstance(program, str):
+        raise errors.error("RD34", "compare", "tensorflow is True, and program is a function",
+                           "Pass the path of a script or a notebook, or let the function's module "
+                           "`import refdist.tf as tf`.")
     counts = [_at_least_one(count, "an element of replicas") for count in _listed(replicas, "replicas")]
     if len(counts) < 2 or len(set(counts)) < len(counts):
         raise errors.error("RD34", "compare", f"replicas is {replicas!r}",
@@ -195,7 +202,8 @@ def compare(program: str | os.PathLike[str] | Callable[[], object], *, replicas:
     if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < float("inf"):
         raise errors.error("RD34", "compare", f"limit is {limit!r}", "Pass a number of seconds above 0.")
     base = Setting(counts[0], 1 if among > 1 else 0, global_batch=global_batch,
-                   arguments=tuple(map(str, _listed(arguments, "arguments"))))
+                   arguments=tuple(map(str, _listed(arguments, "arguments"))),
+                   tensorflow=tensorflow)
     with tempfile.TemporaryDirectory(prefix="refdist-compare-") as folder:
         return _Comparing(program, base, Path(folder), float(limit)).compare(counts[1:], among, permuted)
 

@@ -22,10 +22,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from refdist import config, runtime
+from refdist import config, missing, runtime
 from refdist.backends.simulated.workers import simulate_workers
 from refdist.core.devices import VARIABLE as DEVICES
 from refdist.core.scaled import Deal, Scale, scale, totals
@@ -59,6 +60,7 @@ class Setting(NamedTuple):
         double: whether float32 is float64.
         global_batch: see `core.scaled`.
         arguments: those of a script.
+        tensorflow: whether a script, or a notebook, finds `refdist.tf` where it imports TensorFlow.
         deal: the value of the `core.scaled.Deal` by which rows are dealt otherwise; None where they are not.
         totals: whether replicas read totals; all reads are recorded then, and not only those of several copies.
     """
@@ -70,6 +72,7 @@ class Setting(NamedTuple):
     double: bool = False
     global_batch: int | None = None
     arguments: tuple[str, ...] = ()
+    tensorflow: bool = False
     deal: str | None = None
     totals: bool = False
 
@@ -244,7 +247,14 @@ def main() -> NoReturn:
     sys.path.insert(0, str(Path(path).parent))
 
     def script() -> None:
-        runpy.run_path(path, run_name="__main__")
+        if setting.tensorflow:
+            import_module("refdist.tf.programs").run(Path(path))
+            return
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except ModuleNotFoundError as error:
+            missing.name_the_option(error)
+            raise
 
     _run(script, setting, Path(folder))
 
