@@ -51,8 +51,7 @@ def measure(tf: Any, strategy: Any, function: Callable[[Callable[[], Any]], Any]
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         v = tf.Variable(0.0)
-    constant = tf.constant(1)
-    empty, add = function(lambda: constant), function(lambda: v.assign_add(1.0))
+    empty, add = function(lambda: 1), function(lambda: v.assign_add(1.0))
 
     def rate(fn: Any) -> float:
         coordinator.schedule(fn).fetch()
