@@ -180,6 +180,16 @@ class InternalError(RefdistError):
     error_code = INTERNAL
 
 
+class UnknownError(RefdistError):
+    """Never raised: for programs that catch it (`tf.errors.UnknownError`)."""
+
+
+class AbortedError(RefdistError):
+    """Never raised: for programs that catch it (`tf.errors.AbortedError`)."""
+
+    error_code = ABORTED
+
+
 class DeadlineExceededError(RefdistError):
     """Never raised: for programs that catch it (`tf.errors.DeadlineExceededError`)."""
 
@@ -200,11 +210,9 @@ class UnauthenticatedError(RefdistError):
 
 # TensorFlow's names of classes that are called otherwise here, for programs that catch them.
 OpError = RefdistError
-AbortedError = UnavailableError
 AlreadyExistsError = DuplicateKeyError
 FailedPreconditionError = InvalidContextError
 UnimplementedError = UnsupportedError
-UnknownError = InternalError
 
 
 class Code(NamedTuple):

@@ -933,7 +933,12 @@ def test_a_program_may_raise_errors_as_tensorflow_s_and_look_at_them() -> None:
                   errors.UnavailableError(node_def=None, op=None, message="gone")):
         assert (str(error), error.message, error.op, error.node_def) == ("gone", "gone", None, None)
         assert error.error_code == errors.UNAVAILABLE == 14 and error.experimental_payloads == {}
-    assert errors.DeadlineExceededError(None, None, "late").error_code == errors.DEADLINE_EXCEEDED == 4
+    names = """CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED
+        RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS
+        UNAUTHENTICATED"""
+    for code, name in enumerate(names.split(), 1):
+        kind = getattr(errors, f"{name.title().replace('_', '')}Error")
+        assert kind(None, None, "text").error_code == getattr(errors, name) == code, name
     with pytest.raises(ValueError) as caught:
         refdist.tf.TensorShape([1]).with_rank(2)
     assert caught.value.error_code == errors.INVALID_ARGUMENT and "rank 1" in caught.value.message
