@@ -14,6 +14,8 @@ from refdist import errors
 _NUMPY = "Use NumPy, or the framework of your choice, in the function that `strategy.run` calls."
 NO_GRAPHS = "There are no graphs: make variables and call functions as they are, and leave this out."
 TRACES_NOTHING = "Leave it out: functions are called, and not traced."
+NO_SAVED_MODELS = ("Write `model.save(\"name.keras\")` and `tf.keras.models.load_model`; `tf.train.Checkpoint` saves "
+                   "what is no model.")
 NO_PROTOS = "Leave it out: it belongs to protocol buffers, of which there are none here."
 # What the specs of TensorFlow's values have for the tracing of functions, and what to write.
 OF_SPECS = {

@@ -14,6 +14,7 @@ from typing import Any
 
 from refdist import errors
 from refdist.data import Dataset
+from refdist.missing import NO_SAVED_MODELS
 from refdist.tf.keras.seams import replace
 from refdist.tf.own import LENT
 
@@ -21,8 +22,7 @@ _MODULES = ("utils.image_dataset_utils", "utils.text_dataset_utils", "utils.time
             "layers.preprocessing.normalization", "layers.preprocessing.discretization", "legacy.layers")
 # Where Keras keeps the names of `tf.keras`.
 _NAMES = "keras._tf_keras.keras"
-_SAVED = "refdist writes and reads no SavedModel", (
-    "Write `model.save(\"name.keras\")`, and read it with `tf.keras.models.load_model`.")
+_SAVED = "refdist writes and reads no SavedModel", NO_SAVED_MODELS
 # What is refused when it is called: why, and what to write instead.
 _REFUSED = {
     "export.ExportArchive": _SAVED,

@@ -25,13 +25,11 @@ _INITIALIZERS = {"zeros_initializer": "Zeros", "ones_initializer": "Ones", "cons
 _CHECKED = ("image",)
 _OF_TAPES = ("GradientTape", "UnconnectedGradients", "custom_gradient")
 _OF_FLOW = ("TensorArray", "control_dependencies", "init_scope", "name_scope")
-_KEPT = ("Write `model.save(\"name.keras\")` and `tf.keras.models.load_model`; what is no model is saved with "
-         "`tf.train.Checkpoint`.")
 _ROWS = "Read the lines with `tf.data.TextLineDataset(path).skip(1)`, and `map` them with `tf.io.decode_csv`."
 _EXAMPLES = "Write `tf.data.TFRecordDataset(paths).batch(n).map(lambda x: tf.io.parse_example(x, features))`."
 # What to write instead of a path below `tf`, in the words of a program of TensorFlow's.
 INSTEAD = {
-    "saved_model": _KEPT,
+    "saved_model": missing.NO_SAVED_MODELS,
     "summary": "Leave it out: `tf.keras.callbacks.CSVLogger` writes the numbers of `fit`, `refdist.record()` what the "
                "program does.",
     "ragged": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
