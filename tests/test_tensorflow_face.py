@@ -230,6 +230,50 @@ def test_text_images_and_rows_that_cannot_be_are_errors(tf: Any, call: Callable[
         call(tf)
 
 
+@needs_keras
+@pytest.mark.parametrize(("call", "text"), [
+    ("tf.math.segment_max(f, [1, 0])", r"segment_ids are \[1, 0\].*unsorted_segment_max"),
+    ("tf.math.segment_sum(f, [-1, 0])", r"segment_ids are \[-1, 0\]"),
+    ("tf.math.segment_min(f, [0])", r"shape \(2, 3\).*groups \(1,\)"),
+    ("tf.math.segment_sum(f, [0.0, 1.0])", "float32.*tf.cast"), ("tf.math.segment_prod(f, [[0, 1]])", "a vector"),
+    ("tf.math.unsorted_segment_sum(f, [0, 5], 3)", r"num_segments is 3.*\[0, 5\]"),
+    ("tf.math.unsorted_segment_max(f, [0, 0], -1)", "num_segments is -1"),
+    ("tf.math.unsorted_segment_mean(f, [[0, 1], [0, 1]], 2)", r"\(2, 2\)"),
+    ("tf.dynamic_partition(f, [0, 3], 3)", r"\[0, 3\].*below num_partitions"),
+    ("tf.dynamic_partition(f, [0, -1], 3)", r"\[0, -1\]"), ("tf.dynamic_partition(f, [0], 3)", r"\(1,\)"),
+    ("tf.dynamic_stitch([[0, -1]], [[1, 2]])", r"\[0, -1\]"),
+    ("tf.dynamic_stitch([[0, 1]], [[1, 2, 3]])", r"shape \(3,\)"),
+    ("tf.dynamic_stitch([[0, 1], [2]], [f, [[1.0]]])", r"\[\(3,\), \(1,\)\]"),
+    ("tf.math.bincount([-1, 1])", "0 or more"), ("tf.math.bincount([0, 1], weights=[1.0])", r"weights are \[1.0\]"),
+    ("tf.math.confusion_matrix([0, 5], [0, 1], 3)", r"labels are \[0, 5\].*3 classes"),
+    ("tf.math.confusion_matrix([0, 1], [0, -1])", r"predictions \[0, -1\]"),
+    ("tf.math.confusion_matrix([0, 1], [0, 1], weights=[1.0])", r"weights have shape \(1,\)"),
+    ("tf.histogram_fixed_width([1.0], [5.0, 5.0])", "5.0, 5.0"), ("tf.unravel_index([6], [2, 3])", r"\[6\]"),
+    ("tf.histogram_fixed_width_bins([1.0], [0.0, 5.0], 0)", "nbins 0"),
+    ("tf.math.invert_permutation([2, 0, 0])", r"\[2, 0, 0\]"),
+    ("tf.reverse_sequence(i, [2, 4], seq_axis=1)", r"\[2, 4\].*\(2, 3\)"),
+    ("tf.reverse_sequence(i, [2], seq_axis=1)", r"seq_lengths are \[2\]"),
+])
+def test_rows_without_a_group_and_groups_without_rows_are_errors(tf: Any, call: str, text: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\[RD34\].*{text}"):
+        eval(call, {"tf": tf, **NAMES})
+
+
+@needs_keras
+def test_gradients_go_through_groups_of_rows(tf: Any) -> None:
+    x = tf.constant([[1.0, 5.0], [3.0, 2.0], [4.0, 4.0]])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        largest = tf.math.unsorted_segment_max(x, [0, 0, 1], 2)
+        product = tf.math.segment_prod(x, [0, 0, 1])
+        mean = tf.math.segment_mean(x, [0, 0, 1])
+        again = tf.dynamic_stitch([[2, 0], [1]], tf.dynamic_partition(tf.square(x), [0, 1, 0], 2))
+    assert tape.gradient(largest, x).numpy().tolist() == [[0, 1], [1, 0], [1, 1]]
+    assert tape.gradient(product, x).numpy().tolist() == [[3, 2], [1, 5], [1, 1]]
+    assert tape.gradient(mean, x).numpy().tolist() == [[0.5, 0.5], [0.5, 0.5], [1, 1]]
+    assert tape.gradient(again, x).numpy().tolist() == [[2, 10], [6, 4], [8, 8]]
+
+
 def hostile(tf: Any) -> list[Any]:
     """Arguments that most functions cannot use, among them what files hold, cut off."""
     picture = tf.io.encode_png(np.zeros((2, 3, 3), np.uint8)).numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -119,16 +118,11 @@ def clipped_together(tensors: Iterable[Any], norm: Any, own: Any) -> tuple[list[
     return [None if value is None else ops.multiply(tensor(value), factor) for value in listed], own
 
 
-def segments(ids: Any) -> int:
-    """How many segments there are, by the largest id."""
-    return int(ops.max(ids)) + 1 if math.prod(ids.shape) else 0
-
-
-def confusion(labels: Any, predictions: Any, classes: Any, dtype: Any) -> Any:
-    """How often each label was predicted as each class."""
-    size = int(ops.max(ops.maximum(labels, predictions))) + 1 if classes is None else int(classes)
-    flat = ops.add(ops.multiply(ops.cast(labels, "int64"), size), ops.cast(predictions, "int64"))
-    return ops.cast(ops.reshape(ops.bincount(flat, minlength=size * size), (size, size)), dtype)
+def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
+    """Whether each target is among the classes with the largest predictions; False for what is no class."""
+    count = predictions.shape[-1]
+    is_class = ops.logical_and(ops.greater_equal(targets, 0), ops.less(targets, count))
+    return ops.logical_and(is_class, ops.in_top_k(ops.clip(targets, 0, count - 1), predictions, k))
 
 
 class TopKV2(NamedTuple):
@@ -248,12 +242,6 @@ def accumulated(x: Any, accumulate: Callable[..., Any], first: int, axis: int, e
         x = ops.concatenate([start, ops.take(x, list(range(x.shape[axis] - 1)), axis)], axis)
     result = kept(x, accumulate(x, axis))
     return ops.flip(result, axis) if backwards else result
-
-
-def mean_of_segments(x: Any, ids: Any, count: int) -> Any:
-    """The mean of the rows of each segment; 0 of one without rows."""
-    rows = ops.segment_sum(ops.ones_like(x), ids, count)
-    return ops.divide(ops.segment_sum(x, ids, count), ops.maximum(rows, 1))
 
 
 def saturated(x: Any, dtype: Any) -> Any:

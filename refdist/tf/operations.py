@@ -113,17 +113,32 @@ argmax math.argmax (input, axis=0, output_type="int64") : ops.cast(ops.argmax(T(
 argmin math.argmin (input, axis=0, output_type="int64") : ops.cast(ops.argmin(T(input), axis), D(output_type))
 math.count_nonzero (input, axis=None, keepdims=None, dtype="int64") :
     ops.cast(ops.sum(ops.cast(ops.not_equal(T(input), 0), "int64"), ints(axis), keepdims=bool(keepdims)), D(dtype))
-math.bincount (arr, minlength=0) : ops.cast(ops.bincount(T(arr), minlength=minlength), "int32")
-math.segment_sum (data, segment_ids) : ops.segment_sum(T(data), T(segment_ids), segments(T(segment_ids)), sorted=True)
-math.segment_mean (data, segment_ids) : mean_of_segments(T(data), T(segment_ids), segments(T(segment_ids)))
-math.segment_max (data, segment_ids) : ops.segment_max(T(data), T(segment_ids), segments(T(segment_ids)), sorted=True)
+math.bincount (arr, weights=None, minlength=None, maxlength=None, dtype="int32", *, axis=None, binary_output=False) :
+    groups.counts(arr, weights, minlength, maxlength, D(dtype), axis, binary_output)
+math.segment_sum (data, segment_ids) : groups.segment("sum", data, segment_ids)
+math.segment_mean (data, segment_ids) : groups.segment("mean", data, segment_ids)
+math.segment_max (data, segment_ids) : groups.segment("max", data, segment_ids)
+math.segment_min (data, segment_ids) : groups.segment("min", data, segment_ids)
+math.segment_prod (data, segment_ids) : groups.segment("prod", data, segment_ids)
 math.unsorted_segment_sum (data, segment_ids, num_segments) :
-    ops.segment_sum(T(data), T(segment_ids), int(num_segments))
+    groups.unsorted_segment("sum", data, segment_ids, num_segments)
 math.unsorted_segment_mean (data, segment_ids, num_segments) :
-    mean_of_segments(T(data), T(segment_ids), int(num_segments))
-math.confusion_matrix (labels, predictions, num_classes=None, dtype="int32") :
-    confusion(T(labels), T(predictions), num_classes, D(dtype))
-math.in_top_k nn.in_top_k (targets, predictions, k) : ops.in_top_k(T(targets), T(predictions), k)
+    groups.unsorted_segment("mean", data, segment_ids, num_segments)
+math.unsorted_segment_sqrt_n (data, segment_ids, num_segments) :
+    groups.unsorted_segment("sqrt_n", data, segment_ids, num_segments)
+math.unsorted_segment_max (data, segment_ids, num_segments) :
+    groups.unsorted_segment("max", data, segment_ids, num_segments)
+math.unsorted_segment_min (data, segment_ids, num_segments) :
+    groups.unsorted_segment("min", data, segment_ids, num_segments)
+math.unsorted_segment_prod (data, segment_ids, num_segments) :
+    groups.unsorted_segment("prod", data, segment_ids, num_segments)
+math.confusion_matrix (labels, predictions, num_classes=None, weights=None, dtype="int32") :
+    groups.confusion(labels, predictions, num_classes, weights, D(dtype))
+histogram_fixed_width (values, value_range, nbins=100, dtype="int32") :
+    groups.histogram(values, value_range, nbins, D(dtype))
+histogram_fixed_width_bins (values, value_range, nbins=100, dtype="int32") :
+    groups.bins(values, value_range, nbins, D(dtype))
+math.in_top_k nn.in_top_k (targets, predictions, k) : in_top_k(T(targets), T(predictions), int(k))
 math.top_k nn.top_k (input, k=1, sorted=True) : TopKV2(*top(T(input), k, sorted))
 math.reduce_euclidean_norm (input_tensor, axis=None, keepdims=False) :
     norm(T(input_tensor), "euclidean", ints(axis), keepdims)
@@ -189,6 +204,12 @@ scatter_nd (indices, updates, shape) : ops.scatter(T(indices), T(updates), ints(
 tensor_scatter_nd_update (tensor, indices, updates) : ops.scatter_update(T(tensor), T(indices), T(updates))
 tensor_scatter_nd_add (tensor, indices, updates) : added(T(tensor), T(indices), T(updates))
 tensor_scatter_nd_sub (tensor, indices, updates) : added(T(tensor), T(indices), ops.negative(T(updates)))
+dynamic_partition (data, partitions, num_partitions) : groups.partition(data, partitions, num_partitions)
+dynamic_stitch (indices, data) : groups.stitch(indices, data)
+unravel_index (indices, dims) : groups.unraveled(indices, ints(dims))
+math.invert_permutation (x) : groups.inverted(x)
+reverse_sequence (input, seq_lengths, seq_axis=None, batch_axis=None) :
+    groups.reversed_rows(T(input), seq_lengths, seq_axis, batch_axis)
 unique (x, out_idx="int32") : Unique(*distinct(T(x), D(out_idx))[:2])
 unique_with_counts (x, out_idx="int32") : UniqueWithCounts(*distinct(T(x), D(out_idx)))
 
@@ -443,10 +464,10 @@ def _also_of_text(call: Callable[..., Any], of_text: Callable[..., Any], places:
 
 @functools.cache
 def _scope() -> dict[str, Any]:
-    from refdist.tf import computed, drawn, flow, images, stateless
+    from refdist.tf import computed, drawn, flow, groups, images, stateless
 
     library = tensors.keras()
     return {**vars(computed), "Unique": texts.Unique, "T": tensors.tensor, "I": images.required, "ops": library.ops,
-            "random": drawn, "stateless": stateless, "flow": flow, "pixels": images, "sizes": sizes, "errors": errors,
-            "functools": functools, "math": math, "time": time,
+            "random": drawn, "stateless": stateless, "flow": flow, "groups": groups, "pixels": images, "sizes": sizes,
+            "errors": errors, "functools": functools, "math": math, "time": time,
             "holds_array": lambda value: isinstance(value, HoldsArray)}
