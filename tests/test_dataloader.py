@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from limits import HANG
 
 import refdist
 
@@ -55,3 +58,19 @@ def test_replica_functions_may_return_tensors() -> None:
     totals = [float(strategy.reduce("SUM", strategy.run(total, args=batch), axis=None))
               for batch in strategy.experimental_distribute_dataset(loader)]
     assert totals == [45.0, 90.0]
+
+
+def test_a_program_that_leaves_a_dataset_in_pytorch_s_code_ends_without_a_fault() -> None:
+    # A thread that returned from PyTorch's code while the interpreter was taken down ended the process with SIGABRT.
+    program = """
+import torch
+from refdist.data import Dataset
+
+def compute(x):
+    square = torch.ones(64, 64) * int(x)
+    return torch.relu(square @ square + 1).sum()
+
+print(next(iter(Dataset.range(100000).map(compute).prefetch(100))).item())
+"""
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=HANG)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4096.0\n", "")

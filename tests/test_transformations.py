@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -362,6 +364,53 @@ def test_a_forgotten_endless_reader_lets_go_of_its_source() -> None:
     assert next(reader) == 1
     del reader
     assert closed.wait(30)
+
+
+# The main thread ends as soon as `begun` is set, which the threads do when they are at work.
+PROGRAM = """
+import threading
+from refdist.data import Dataset
+
+begun = threading.Event()
+
+def endless():
+    try:
+        while True:
+            yield 1
+            begun.set()
+    finally:
+        print("endless is closed")
+
+def summed(dataset):
+    def never_yields():
+        try:
+            for _ in dataset:
+                pass
+        finally:
+            print("summed is closed")
+        yield 1
+    return Dataset.from_generator(never_yields)
+
+def stuck():
+    begun.set()
+    threading.Event().wait()
+    yield 1
+
+elements = iter({dataset})
+begun.wait()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dataset", "closed"), [
+    ("Dataset.from_generator(endless).prefetch(1)", ["endless is closed"]),
+    ("summed(Dataset.from_generator(endless).prefetch(1)).prefetch(2)", ["endless is closed", "summed is closed"]),
+    ("Dataset.from_generator(stuck).prefetch(1)", [])])
+def test_a_program_ends_after_the_threads_that_read_ahead_for_it(dataset: str, closed: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(dataset=dataset)], text=True, capture_output=True,
+                          timeout=HANG)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == closed
 
 
 def test_shuffling_rows_moves_numbers_and_gives_what_shuffling_elements_gives() -> None:

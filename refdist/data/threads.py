@@ -1,16 +1,20 @@
 """Threads for datasets: elements read ahead, and functions applied to several elements at once.
 
-A thread lives as long as the iterator that started it: it ends when the iterator has ended or is garbage collected.
-An exception in a thread is raised to the reader, in place of the element that caused it.  The functions of a program
-have the reader's state (`inherited`), outside of every scope, and keep to themselves what they set.
+A thread lives as long as the iterator that started it: it ends when the iterator has ended or is garbage collected, and
+at the end of the program.  An exception in a thread is raised to the reader, in place of the element that caused it.
+The functions of a program have the reader's state (`inherited`), outside of every scope, and keep to themselves what
+they set.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import itertools
 import os
 import queue
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +26,7 @@ from refdist.data.elements import count_of
 from refdist.data.iterators import noted
 
 AUTOTUNE = -1
+_PATIENCE = 5.0  # seconds for which the end of the program waits for threads that read ahead
 _END = object()
 _Item = tuple[object, BaseException | None]  # an element; or _END, and the exception that ended the reading
 _T = TypeVar("_T")
@@ -41,14 +46,11 @@ class ReadAhead:
     """An iterator whose elements another thread reads, up to `count` of them ahead."""
 
     def __init__(self, read: Callable[[], Iterable[object]], count: int) -> None:
-        self._queue: queue.Queue[_Item] = queue.Queue(count)
-        self._over = False
-        stop = threading.Event()
-        # The thread holds the queue and the event, never this object: so it can be collected, which ends the thread.
-        weakref.finalize(self, _finish, self._queue, stop)
         # Opened here, so that several iterators draw the orders of their shuffles in turn.
-        threading.Thread(target=_snapshot().call, args=(_read, read(), self._queue, stop), daemon=True,
-                         name="refdist prefetch").start()
+        self._reader = _Reader(read(), count)
+        self._over = False
+        weakref.finalize(self, self._reader.stop).atexit = False
+        self._reader.start()
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -56,40 +58,63 @@ class ReadAhead:
     def __next__(self) -> Any:
         if self._over:
             raise StopIteration
-        element, error = self._queue.get()
+        element, error = self._reader.elements.get()
         if element is _END:
             self._over = True
             if error is not None:
                 raise error
             raise StopIteration
+        self._reader.taken.put(None)
         return element
+
+
+class _Reader(threading.Thread):
+    # Knows nothing of the `ReadAhead` that it reads for: so that can be garbage collected, which stops it.
+
+    def __init__(self, stream: Iterable[object], count: int) -> None:
+        super().__init__(target=_snapshot().call, args=(self._read, stream, count), name="refdist prefetch",
+                         daemon=True)
+        # Queues that a finalizer or a signal handler may use while the same thread is in the middle of them.
+        self.elements: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self.taken: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Lets it end with the element that it reads now; whoever waits for one then gets SystemExit."""
+        self._stopped = True
+        self.taken.put(None)
+
+    def _read(self, stream: Iterable[object], count: int) -> None:
+        error: BaseException | None = None
+        try:
+            for number, element in enumerate(stream):
+                if number >= count:
+                    self.taken.get()
+                if self._stopped:
+                    error = SystemExit("a dataset is read no further, because the program ends")
+                    break
+                self.elements.put((element, None))
+        except BaseException as raised:
+            error = raised
+        self.elements.put((_END, error))
+
+
+@atexit.register
+def _end() -> None:
+    # Python ends a thread that returns from a library's code while the interpreter is taken down, and a library in C++
+    # then ends the process with SIGABRT.  Those that are stuck in a function of the program are left behind.
+    readers = [thread for thread in threading.enumerate() if isinstance(thread, _Reader)]
+    for reader in readers:
+        reader.stop()
+    deadline = time.monotonic() + _PATIENCE
+    with contextlib.suppress(KeyboardInterrupt):
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
 
 
 def _snapshot() -> inherited.Snapshot:
     with context_stack.pushed(context_stack.BOTTOM):
         return inherited.Snapshot()
-
-
-def _read(stream: Iterable[object], elements: queue.Queue[_Item], stop: threading.Event) -> None:
-    error: BaseException | None = None
-    try:
-        for element in stream:
-            elements.put((element, None))
-            if stop.is_set():
-                return
-    except BaseException as raised:
-        error = raised
-    elements.put((_END, error))
-
-
-def _finish(elements: queue.Queue[_Item], stop: threading.Event) -> None:
-    stop.set()
-    # Makes room for a thread that waits in `put`; it puts at most one more element and then sees the event.
-    while True:
-        try:
-            elements.get_nowait()
-        except queue.Empty:
-            return
 
 
 def map_in_threads(make: Callable[[_T], _U], stream: Iterable[_T], threads: int) -> Iterator[_U]:
