@@ -8,8 +8,9 @@ does not exist: such a file cannot become outdated. Lines about cases that a run
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -31,8 +32,23 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
     Raises:
         ValueError: it is not a text, or a line has another form, names no case, or one that another line names.
     """
+    return of_names(path, {case.name: case.clause.tensorflow for case in cases}, "case",
+                    "a name is `clause @ strategy`, with `#2` after the clause for the second of several examples")
+
+
+def of_names(path: str | Path, known: Mapping[str, str], kind: str, form: str) -> dict[str, Expected]:
+    """What is expected to fail, by name.
+
+    Args:
+        path: of the file.
+        known: the names of all that is tested, each with why its clause says that it fails, or "".
+        kind: of what is tested.
+        form: what its names look like.
+
+    Raises:
+        ValueError: it is not a text, or a line has another form, names nothing, or what another line names.
+    """
     expected: dict[str, Expected] = {}
-    known = {case.name: case for case in cases}
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -43,21 +59,21 @@ def read(path: str | Path, cases: Iterable[Case]) -> dict[str, Expected]:
             continue
         parts = [part.strip() for part in line.split("|", 2)]
         if len(parts) != 3 or not parts[0] or not parts[1]:
-            raise ValueError(f"{where} is not `case | part of the message | why`")
-        matched = [case for name, case in known.items() if fnmatchcase(name, parts[0])]
+            raise ValueError(f"{where} is not `{kind} | part of the message | why`")
+        matched = [name for name in known if fnmatchcase(name, parts[0])]
         if not matched:
             clause = parts[0].partition(" ")[0]
-            alike = [name for name, case in known.items() if fnmatchcase(case.clause.name, clause)] or list(known)
-            raise ValueError(f"{where}: there is no such case; a name is `clause @ strategy`, with `#2` after the "
-                             f"clause for the second of several examples, as in {', '.join(map(repr, alike[:3]))}")
-        for case in matched:
-            if case.name in expected:
-                raise ValueError(f"{where}: {case.name} is expected to fail by another line, too: "
-                                 f"{expected[case.name].line!r}")
-            reason = parts[2] or case.clause.tensorflow
+            alike = ([name for name in known if fnmatchcase(name.partition(" ")[0], clause)]
+                     or get_close_matches(parts[0], known) or list(known))
+            raise ValueError(f"{where}: there is no such {kind}; {form}, as in {', '.join(map(repr, alike[:3]))}")
+        for name in matched:
+            if name in expected:
+                raise ValueError(f"{where}: {name} is expected to fail by another line, too: "
+                                 f"{expected[name].line!r}")
+            reason = parts[2] or known[name]
             if not reason:
-                raise ValueError(f"{where}: it has no reason, and neither has the clause")
-            expected[case.name] = Expected(parts[1], reason, line)
+                raise ValueError(f"{where}: it has no reason, nor has the clause; write one after the second `|`")
+            expected[name] = Expected(parts[1], reason, line)
     return expected
 
 

@@ -1,8 +1,10 @@
-"""The templates in docs/ci: their shell lines run as they stand, on a worked testee and on one with a mistake."""
+"""The templates in docs/ci: their shell lines run as they stand, on a worked testee and on one with a mistake, and
+with the words for a trainer that they name, on a trainer."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import refdist.conformance
 TEMPLATES = Path(__file__).parents[1] / "docs" / "ci"
 TESTEE = Path(refdist.conformance.__file__).parent / "testees" / "worked.py"
 PAGE = TEMPLATES.parent / "testing-your-implementation.md"
+TRAINER = re.compile("# A trainer: write `(.*)` in place of `(.*)`[.]")
 
 
 def of_github(text: str) -> tuple[dict[str, str], list[str]]:
@@ -74,3 +77,39 @@ def test_the_shell_lines_run_as_they_stand(name: str, tmp_path: Path) -> None:
     assert [test for test in tests if test.find("failure") is not None]
     if name == "github.yml":
         assert "all_reduce.sum #2 @ Mirrored 2" in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ)
+def test_the_shell_lines_run_on_a_trainer_with_the_words_that_they_name(name: str, tmp_path: Path) -> None:
+    text = (TEMPLATES / name).read_text()
+    [(words, instead)] = TRAINER.findall(text)
+    text = TRAINER.sub("", text)
+    assert text.count(instead) == 1 and "refdist-conformance[trainers]" in text
+    _, scripts = READ[name](text.replace(instead, words))
+    commands = apart.install(tmp_path / "apart", absent=("refdist", "greenlet"))  # NumPy is there
+    env = {**os.environ, "SUITE": "pytest", "TESTEE": "python testee.py", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+           "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+           "PATH": os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])}
+    subprocess.run(["refdist-conformance", "trainers", "--write-testee", "."], cwd=tmp_path, env=env, check=True)
+    testee, expected = tmp_path / "testee.py", tmp_path / "expected-failures.txt"
+    right, wrong = "sum(part * count for part, count in zip(parts, counts, strict=True)) / sum(counts)", \
+        "sum(parts) / len(parts)"
+
+    def run() -> list[int]:
+        return [subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script], cwd=tmp_path,
+                               env=env).returncode for script in scripts]
+
+    assert not any(run()) and expected.read_text() == ""
+    assert (tmp_path / "conformance-report" / "report.html").exists()
+    program = testee.read_text()
+    assert program.count(right) == 1
+    testee.write_text(program.replace(right, wrong))
+    assert run() == FAILED[name]
+    tests = ElementTree.parse(tmp_path / "conformance.xml").iter("testcase")
+    failed = {test.get("name") for test in tests if test.find("failure") is not None}
+    assert failed == {"uneven-end"}
+    expected.write_text("uneven-end | its weight there | not yet\n")
+    assert not any(run())
+    testee.write_text(program)
+    assert run() == FAILED[name]

@@ -13,7 +13,8 @@ from schemas import fault
 from refdist.conformance import page
 from refdist.conformance import report as reports
 from refdist.conformance.__main__ import main
-from refdist.conformance.trainers import clauses, report, verdicts
+from refdist.conformance.trainers import clauses, expected, report, verdicts
+from refdist.conformance.trainers.table import table
 
 SCHEMA = json.loads(Path(reports.__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
 RIGHT, MISTAKE = "return sum(part * count for part, count in zip(parts, counts, strict=True)) / sum(counts)", \
@@ -109,3 +110,56 @@ def test_a_report_of_another_form_is_refused_before_a_trainer_is_started(
     (tmp_path / "report.json").write_text(json.dumps({**reports.empty(), "schema": 0}))
     assert main(["trainers", "--command", f"touch {tmp_path / 'started'}", "--report", str(tmp_path)]) == 4
     assert "is not a report of this version" in capsys.readouterr().err and not (tmp_path / "started").exists()
+
+
+def test_a_file_of_expected_failures_cannot_become_outdated(tmp_path: Path) -> None:
+    (tmp_path / "expected").write_text("# known\nuneven-end | 0.75 times | the sampler\nclip-* | weight | not yet\n")
+    lines = expected.read(tmp_path / "expected")
+    wrong = verdicts.Verdict("uneven-end", "WRONG", "it has 0.75 times its weight")
+    made = expected.compared([wrong, verdicts.Verdict("same-loss", "WRONG", "7, and 3.5 is right")], lines)
+    assert [verdict.outcome for verdict in made] == ["expected", "WRONG"]
+    assert verdicts.exit_status(made[:1]) == 0 and [*table(made)][-1] == "1 WRONG, 1 expected"
+    [clause] = clauses.chosen(["uneven-end"])
+    told = report.row(made[0], clause, 0.0, "the sampler")
+    assert (told["outcome"], told["reason"], told["message"]) == ("expected failure", "the sampler", wrong.message)
+    [other] = expected.compared([verdicts.Verdict("uneven-end", "errored", "it ended")], lines)
+    assert (other.outcome, other.message) == ("errored", "it ended (it is expected to fail with '0.75 times')")
+    for outcome in ("right", "documented", "unsupported", "stale"):
+        [verdict] = expected.compared([verdicts.Verdict("uneven-end", outcome, "now 0.75 times")], lines)
+        assert verdict.outcome == "stale" and verdicts.exit_status([verdict]) == 1
+        assert verdict.message == (f"{outcome}, but is expected to fail: 'uneven-end | 0.75 times | the sampler'; "
+                                   f"remove that line: now 0.75 times")
+    assert {*lines} == {"uneven-end", "clip-by-norm", "clip-by-value", "clip-after-accumulation",
+                      "clip-after-unscaling"}
+
+
+@pytest.mark.parametrize(("line", "problem"), [
+    ("uneven-end", "is not `clause | part of the message | why`"),
+    ("uneven | 0.75 | why", "there is no such clause; docs/trainer-clauses.md lists the names, as in 'uneven-end'"),
+    ("uneven-end | 0.75 |", "it has no reason, nor has the clause; write one after the second `|`"),
+    ("*-end | 0.75 | why\nuneven-* | 0.75 | why", "uneven-end is expected to fail by another line")])
+def test_a_line_that_cannot_be_understood_is_refused_before_a_trainer_is_started(
+        line: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "expected").write_text(line)
+    command = ["trainers", "--command", f"touch {tmp_path / 'started'}", "--expected-failures"]
+    assert main([*command, str(tmp_path / "expected")]) == 4
+    assert problem in capsys.readouterr().err and not (tmp_path / "started").exists()
+    assert main([*command, str(tmp_path / "missing")]) == 4
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_is_expected_fails_no_run_and_what_is_outdated_does(
+        testee: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("expected").write_text("uneven-end | 0.75 times its weight | not yet\nempty-part | it | another clause\n")
+    capsys.readouterr()
+    assert judge(testee, *CHOSEN, "--expected-failures=expected", "--junitxml=junit.xml") == 0
+    printed = capsys.readouterr().out
+    assert "1 right, 1 unsupported, 1 expected\n1 lines of expected are about clauses that were not run\n" in printed
+    [suite] = ElementTree.parse("junit.xml").getroot()
+    assert [suite.get(name) for name in ("failures", "skipped")] == ["0", "2"] and suite[1][1].text == "not yet"
+    testee.write_text(testee.read_text().replace(MISTAKE, RIGHT))
+    assert judge(testee, *CHOSEN, "--expected-failures=expected") == 1
+    printed = capsys.readouterr().out
+    assert "uneven-end     stale        right, but is expected to fail: 'uneven-end | 0.75 times its weight" in printed
+    assert "--expected-failures expected --clause uneven-end\n" in printed

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .. import files, page
+from .. import expected_failures, files, page
 from .. import report as reports
 from ..distribution import COMMAND
 from ..options import quoted
@@ -53,6 +53,9 @@ def main(arguments: Sequence[str]) -> int:
                         help=f"that a job may take ({LIMIT:g}); the first one may take longer")
     parser.add_argument("--last-failed", action="store_true",
                         help="only the clauses that this command failed last, and all if it failed none")
+    parser.add_argument("--expected-failures", type=Path, metavar="FILE",
+                        help="lines `clause | part of the message | why`; * stands for anything; a line that is not "
+                             "true is an error")
     parser.add_argument("--report", type=Path, metavar="FOLDER",
                         help="write report.json, report.md, report.html and badge.json there, as the suite does")
     parser.add_argument(JUNIT, type=Path, metavar="FILE", help="write the verdicts there as JUnit XML")
@@ -79,10 +82,11 @@ def main(arguments: Sequence[str]) -> int:
         if asked.write_jobs or asked.write_testee:
             return 0
         try:
-            from . import verdicts
+            from . import expected, verdicts
         except ModuleNotFoundError as error:
             raise ValueError(f"answers are judged with {error.name}, which is not installed: run `pip install "
                              f"{error.name}`") from None
+        known = expected.read(asked.expected_failures) if asked.expected_failures else {}
         if asked.report:
             page.check(asked.report)
         if asked.junitxml:
@@ -99,17 +103,21 @@ def main(arguments: Sequence[str]) -> int:
     from .table import table
 
     print(file=sys.stderr)
-    judged = verdicts.judge(chosen, todo, results)
-    limit = f" --limit {asked.limit:g}" if asked.limit != LIMIT else ""
-    again = f"{COMMAND} trainers --command {quoted(asked.command)}{limit}"
+    judged = expected.compared(verdicts.judge(chosen, todo, results), known)
+    again = f"{COMMAND} trainers --command {quoted(asked.command)}"
+    again += f" --limit {asked.limit:g}" if asked.limit != LIMIT else ""
+    again += f" --expected-failures {quoted(str(asked.expected_failures))}" if asked.expected_failures else ""
     print("\n".join(table(judged, again)))
+    if outside := expected_failures.outside(known, {clause.name for clause in chosen}):
+        print(f"{outside} lines of {asked.expected_failures} are about clauses that were not run")
     try:
         last.keep([verdict.clause for verdict in judged],
                   [verdict.clause for verdict in judged if verdict.outcome in verdicts.BAD])
     except OSError as error:
         print(f"WARNING: `--last-failed` will not know of this run: {error}", file=sys.stderr)
     name = name_of(results, asked.command)
-    add(report, name, [row(verdict, clause, seconds[clause.name])
+    reasons = {clause: line.reason for clause, line in known.items()}
+    add(report, name, [row(verdict, clause, seconds[clause.name], reasons.get(clause.name, ""))
                        for verdict, clause in zip(judged, chosen, strict=True)], again)
     try:
         if asked.report:

@@ -13,26 +13,35 @@ from xml.etree import ElementTree
 
 from ..report import Report, Row, put
 from .clauses import CLAUSES, Clause
+from .expected import EXPECTED
 from .verdicts import BAD, Verdict
 
 CHAPTER = "trainers"
 # What is documented is a failure that is expected, for a reason; what a trainer cannot do is not asked of it.
 OUTCOMES = {"right": "passed", "WRONG": "failed", "stale": "failed", "documented": "expected failure",
-            "errored": "errored", "unsupported": "skipped"}
+            EXPECTED: "expected failure", "errored": "errored", "unsupported": "skipped"}
 # What JUnit has below a case that did not pass, and the type that pytest gives it.
 JUNIT = {"failed": ("failure", ""), "errored": ("error", ""), "expected failure": ("skipped", "pytest.xfail"),
          "skipped": ("skipped", "pytest.skip")}
 UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # which XML cannot hold
 
 
-def row(verdict: Verdict, clause: Clause, seconds: float) -> Row:
-    """A verdict as data; `seconds` is what its jobs took."""
+def row(verdict: Verdict, clause: Clause, seconds: float, reason: str = "") -> Row:
+    """A verdict as data.
+
+    Args:
+        verdict: on a clause.
+        clause: that clause.
+        seconds: what its jobs took.
+        reason: why it is expected to fail, where a line of a file says so.
+    """
+    reason = "its documentation says so" if verdict.outcome == "documented" else reason
     counts = ", ".join(str(count) for count in sorted({job["replicas"] for job in clause.jobs}))
     return {"chapter": CHAPTER, "clause": clause.name, "case": clause.name, "example": 1,
             "strategy": f"{counts} replica{'s' * (counts != '1')}", "level": clause.level,
             "outcome": OUTCOMES[verdict.outcome], "message": verdict.message,
-            "reason": "its documentation says so" if verdict.outcome == "documented" else "", "line": 0, "expected": "",
-            "found": "", "output": verdict.output if verdict.outcome in BAD else "", "seconds": round(seconds, 3)}
+            "reason": reason, "line": 0, "expected": "", "found": "",
+            "output": verdict.output if verdict.outcome in BAD else "", "seconds": round(seconds, 3)}
 
 
 def add(report: Report, name: str, rows: Sequence[Row], command: str) -> None:
@@ -74,7 +83,7 @@ def junit(report: Report, name: str) -> str:
         if row["outcome"] in JUNIT:
             tag, kind = JUNIT[row["outcome"]]
             below = ElementTree.SubElement(case, tag, message=UNPRINTABLE.sub("?", row["message"]))
-            below.text = UNPRINTABLE.sub("?", row["output"])
+            below.text = UNPRINTABLE.sub("?", row["output"] or row["reason"])
             if kind:
                 below.set("type", kind)
     suites = ElementTree.Element("testsuites")

@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from .expected import EXPECTED
 from .verdicts import BAD, OUTCOMES, Verdict
 
 LINES = 12  # of what was printed
@@ -41,7 +42,7 @@ def table(judged: Sequence[Verdict], command: str = "") -> Iterator[str]:
             yield from (f"{'':{width}}| {line}" for line in excerpt(verdict.output))
         if verdict.outcome in BAD and command:
             yield f"{'':{width + 13}}run alone: {command} --clause {verdict.clause}"
-    counts = {outcome: sum(verdict.outcome == outcome for verdict in judged) for outcome in OUTCOMES}
+    counts = {outcome: sum(verdict.outcome == outcome for verdict in judged) for outcome in (*OUTCOMES, EXPECTED)}
     yield ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
 
 
