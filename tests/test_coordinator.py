@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import signal
 import threading
@@ -13,11 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limits import HANG
 from test_parameter_servers import Fixed, made, strategy
+from workers import moments
 
 import refdist
 from refdist.coordinator import (
     ClusterCoordinator,
+    RemoteValue,
     choices,
     cluster_coordinator,
     interleaving,
@@ -699,3 +703,70 @@ def test_a_signal_handler_that_interrupts_a_wait_cannot_wait_itself(stopped: boo
     assert len(errors) == 2 and all("RD09" in error and "a signal handler calls it" in error for error in errors)
     c.join()
     assert float(v) == 1.0
+
+
+WAITS: dict[str, Callable[[ClusterCoordinator, RemoteValue, Any], object]] = {
+    "join": lambda c, value, v: c.join(),
+    "fetch": lambda c, value, v: value.fetch(),
+    "done": lambda c, value, v: c.done(),
+    "an access": lambda c, value, v: v.read_value(),
+}
+
+
+def scheduled_and_joined(c: ClusterCoordinator, v: Any, outcomes: list[str]) -> None:
+    try:
+        c.schedule(v.assign_add, args=(1.0,))
+        outcomes.append(str(c.join()))
+    except (CancelledError, InvalidContextError) as error:
+        outcomes.append(str(error))
+
+
+def elsewhere(call: Callable[[], object]) -> None:
+    """Makes a call in another thread, and waits for its end as long as a test may wait."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(HANG)
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_an_interrupt_at_any_moment_leaves_no_thread_waiting(name: str) -> None:
+    for number in itertools.count():
+        c = coordinator(1)
+        v = variable(c)
+        value = c.schedule(v.assign_add, args=(1.0,))
+        try:
+            if not moments.interrupted(number, functools.partial(WAITS[name], c, value, v), moments.interrupt):
+                break
+        except KeyboardInterrupt:
+            pass
+        outcomes: list[str] = []
+        elsewhere(functools.partial(scheduled_and_joined, c, v, outcomes))
+        assert outcomes, f"after the interrupt {number} another thread waits for ever"
+        scheduled_and_joined(c, v, outcomes)
+        assert outcomes[0] == outcomes[1] == "None" or all("RD32" in outcome for outcome in outcomes), outcomes
+    assert number > 10
+
+
+@pytest.mark.parametrize("name", ["schedule", *WAITS])
+def test_a_signal_handler_at_any_moment_waits_or_is_told_that_it_cannot(name: str) -> None:
+    call = WAITS.get(name, lambda c, value, v: c.schedule(v.assign_add, args=(1.0,)))
+    waited = []
+
+    def is_handled_at(number: int) -> bool:
+        c = coordinator(1)
+        v = variable(c)
+        value = c.schedule(v.assign_add, args=(1.0,))
+        outcomes: list[str] = []
+        ends: list[bool] = []
+        elsewhere(lambda: ends.append(moments.interrupted(
+            number, functools.partial(call, c, value, v), functools.partial(scheduled_and_joined, c, v, outcomes))))
+        assert ends, f"a signal handler at the moment {number} waits for ever"
+        if ends == [True]:
+            assert outcomes == ["None"] or "RD09" in outcomes[0]
+            waited.append(outcomes == ["None"])
+            c.join()
+            assert float(v) == 2.0 + (name == "schedule")
+        return ends == [True]
+
+    assert next(number for number in itertools.count() if not is_handled_at(number)) > 10
+    assert any(waited)

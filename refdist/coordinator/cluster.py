@@ -98,11 +98,11 @@ class Cluster(Functions):
         self._rested = list(self._workers)  # idle workers, the one that has been idle longest first
         self._faults: list[Fault] = []
         self._turn = Turn(of_the_program=True)
-        self._waits: int | None = None  # the thread of the program that waits until it has the turn again
         self._failure: BaseException | None = None
         self._in_a_row = 0
         self._tired: list[Option] = []
-        self._interrupted = False
+        self._interrupted = self._abandoned = False
+        self._pauses: Callable[[Access | None], None] = functools.partial(self._pause, None)
         extended.pause = self.pause
 
     # --- Methods that the coordinator calls ---
@@ -115,7 +115,7 @@ class Cluster(Functions):
             return not self.queue and not any(worker.closure for worker in self._workers)
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
-        self._require_that_it_does_not_wait(attempted)
+        self.waiting.require_not_interrupted(attempted)
 
         def go_on() -> None:
             self.check(attempted)
@@ -132,51 +132,40 @@ class Cluster(Functions):
         if current.value is not None:
             current.value.ended(self, waits)
 
-    def raise_error(self) -> None:
-        # Functions are stopped one at a time, by the thread that lets them go on.
-        if self.error is not None and not self._is_interrupting():
-            self.waiting.until(lambda: self.error is None, self._raise_error)
-
     def _raise_error(self) -> None:
+        # Functions are stopped one at a time, by the thread that lets them go on.
+        self.waiting.until(lambda: self.error is None, self._raise_it)
+
+    def _raise_it(self) -> None:
         if current.value is not None:
             current.value.stops(self)
-        super().raise_error()
+        super()._raise_error()
 
     def abandon(self) -> None:
         """Stops and drops all functions, because the program has ended."""
         if not self._interrupted:  # interrupted functions stop by themselves
-            with self.waiting.leads:
-                if current.value is not None:
-                    current.value.stops(self)
-                self._stop_all()
-                self.queue.clear()
+            self.waiting.until(lambda: self._abandoned, self._abandon)
+
+    def _abandon(self) -> None:
+        if current.value is not None:
+            current.value.stops(self)
+        self._stop_all()
+        self.queue.clear()
+        self._abandoned = True
 
     def check(self, attempted: str) -> None:
         if self._interrupted:
             raise errors.error("RD32", attempted, "the program was interrupted while a function ran",
                                "Make the strategy and the coordinator again.")
 
-    def _is_interrupting(self) -> bool:
-        """Whether this is a signal handler, in a thread that waits for the turn: nobody would give it back twice."""
-        return self._waits is not None and self._waits == threading.get_ident()
-
-    def _require_that_it_does_not_wait(self, attempted: str) -> None:
-        if self._is_interrupting():
-            raise errors.error("RD09", attempted, "a signal handler calls it, which interrupts a call that waits for "
-                               "functions", "Let the handler set a variable, and look at it after each call.")
-
     def step(self) -> None:
-        self._require_that_it_does_not_wait("ClusterCoordinator.done")
+        self.waiting.require_not_interrupted("ClusterCoordinator.done")
         disturbed("the program asks `done()`, whose answer is no access")
-        self.waiting.step(functools.partial(self._let_others, _always))
+        self.waiting.step(self._let_others, _always)
 
     def scheduling(self) -> None:
         if current.value is not None and current.value.queueing(self):
-            if not self._is_interrupting() and self.waiting.lead():
-                try:
-                    self._switch(None)
-                finally:
-                    self.waiting.leave()
+            self.waiting.lead(self._switch, None)
 
     def scheduled(self) -> None:
         self.pause()
@@ -213,13 +202,8 @@ class Cluster(Functions):
         if closure is None:
             if self._interrupted:
                 return
-            if self._is_interrupting() or not self.waiting.lead():
+            if not self.waiting.lead(self._pauses, access):
                 disturbed("a thread of the program's own makes accesses")
-                return
-            try:
-                self._pause(None, access)
-            finally:
-                self.waiting.leave()
         elif closure.fate or self._interrupted:
             self._end(closure)
         else:
@@ -303,18 +287,12 @@ class Cluster(Functions):
 
     def _wait(self, turn: Turn, give: Callable[[], object]) -> None:
         """Gives the turn to another strand, and waits until it comes back."""
-        of_the_program = _mine.closure is None
-        if of_the_program:
-            self._waits = threading.get_ident()
         try:
             give()
             turn.wait()
         except BaseException:  # KeyboardInterrupt, in the thread of the coordinator
             self._interrupted = True
             raise
-        finally:
-            if of_the_program:
-                self._waits = None
 
     def _give(self, option: Option) -> None:
         if option.action == COORDINATOR:
@@ -407,13 +385,8 @@ class Cluster(Functions):
 
     def stop(self, task: tuple[str, int], left: int | None) -> None:
         """Simulates the loss of a task after so many accesses, or, None, when the choices say so."""
-        if left != 0 or self._is_interrupting() or not self.waiting.lead():
+        if left != 0 or not self.waiting.lead(self.lose, task):
             self.add_fault(task, left)
-            return
-        try:
-            self.lose(task)
-        finally:
-            self.waiting.leave()
 
     def lose(self, task: tuple[str, int], returns: bool = False) -> None:
         """Simulates the loss of a task; if `returns`, the worker is started again at once, with a fresh state."""

@@ -124,8 +124,8 @@ class ClusterCoordinator:
 
         Raises:
             The first error of a function, once; all others are then stopped and dropped.
-            RD09: in a scheduled function, or in a signal handler that has interrupted a call that waits for one, where
-            workers are simulated.  RD32: the program was interrupted while a function ran.  RD33: no worker is left.
+            RD09: in a scheduled function, or in a signal handler that has interrupted another call of the coordinator.
+            RD32: the program was interrupted while a function ran.  RD33: no worker is left.
 
         Source: tf.distribute.coordinator.ClusterCoordinator.join.
         """

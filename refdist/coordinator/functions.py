@@ -119,9 +119,15 @@ class Functions(ABC):
     def raise_error(self) -> None:
         """Stops and drops all functions, and then raises the error that one of them has raised, if there is one.
 
+        A signal handler that interrupts a call of the coordinator leaves this to that call, or to the next one.
+
         Raises:
             The first error of a function since the last call.
         """
+        if self.error is not None and not self.waiting.is_interrupted():
+            self._raise_error()
+
+    def _raise_error(self) -> None:
         with self.waiting.lock:
             error, self.error = self.error, None
             if error is None:

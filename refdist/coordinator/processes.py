@@ -124,26 +124,20 @@ class Fleet:
 
         If another thread waits for answers, that one takes them.
         """
-        if self.waiting.lead():
-            try:
-                self.go_on(0)
-            finally:
-                self.waiting.leave()
+        if self.waiting.is_interrupted():
+            self.wake()
         else:
-            with self.waiting.lock:
-                self._send_all()
+            self.waiting.lead(self.go_on, 0, otherwise=self._send_all)
 
     def go_on(self, seconds: float) -> None:
         """Sends functions to workers that are free, and takes what others answer within so many seconds.
 
         Called by one thread at a time.
         """
-        with self.waiting.lock:
-            self._send_all()
+        self._send_all()
         for file, _ in self._events.poll(seconds):
             self._hear(file)
-        with self.waiting.lock:
-            self._send_all()
+        self._send_all()
         self.waiting.changed()
 
     def wake(self) -> None:
@@ -154,23 +148,26 @@ class Fleet:
     def _attend(self) -> None:
         while True:
             self._events.poll()
-            self.waiting.attend(functools.partial(self.go_on, 0))
+            self.waiting.attend(self.go_on, 0)
 
     def _send_all(self) -> None:
-        while self._rested and (owner := next((each for each in self.coordinators if each.queue), None)) is not None:
-            if len(self.coordinators) > 1:  # the others have their turns before it has another one
-                self.coordinators.remove(owner)
-                self.coordinators.append(owner)
-            worker = self._rested.pop(0)
-            worker.owner, worker.closure = owner, owner.queue.popleft()
-            definitions = self.outgoing.definitions[worker.defined:]  # other threads of the program add some meanwhile
-            worker.defined += len(definitions)
-            worker.sent += 1
-            try:
-                worker.work.send(pickle.dumps((worker.sent, definitions, owner.strategy, worker.closure.number,
-                                               worker.closure.call)))
-            except Gone as gone:
-                self._lose(worker, gone)
+        with self.waiting.lock:
+            while self._rested and (owner := next((each for each in self.coordinators if each.queue), None)):
+                self._send(owner, self._rested.pop(0))
+
+    def _send(self, owner: Processes, worker: _Worker) -> None:
+        if len(self.coordinators) > 1:  # the others have their turns before it has another one
+            self.coordinators.remove(owner)
+            self.coordinators.append(owner)
+        worker.owner, worker.closure = owner, owner.queue.popleft()
+        definitions = self.outgoing.definitions[worker.defined:]  # other threads of the program add some meanwhile
+        worker.defined += len(definitions)
+        worker.sent += 1
+        try:
+            worker.work.send(pickle.dumps((worker.sent, definitions, owner.strategy, worker.closure.number,
+                                           worker.closure.call)))
+        except Gone as gone:
+            self._lose(worker, gone)
 
     def _hear(self, file: int) -> None:
         with self.waiting.lock:
@@ -262,10 +259,12 @@ class Processes(Functions):
         return dataset
 
     def wait(self, ready: Callable[[], bool], attempted: str) -> None:
+        self.waiting.require_not_interrupted(attempted)
         self._fleet.wait(ready, attempted, self.backlog)
 
     def step(self) -> None:
-        self.waiting.step(functools.partial(self._fleet.go_on, _STEP))
+        self.waiting.require_not_interrupted("ClusterCoordinator.done")
+        self.waiting.step(self._fleet.go_on, _STEP)
 
     def scheduled(self) -> None:
         self._fleet.look()

@@ -35,7 +35,7 @@ class RemoteValue:
         Raises:
             Whatever the function has raised, as often as it is asked for.
             RD32: the function was cancelled.  RD33: no worker is left.  RD09: called in a scheduled function, or in
-            a signal handler that has interrupted a call that waits for one.
+            a signal handler that has interrupted a call of the coordinator.
             RD34: an array of the result is more than NumPy's, a masked one for example; `get` returns it.
 
         Source: tf.distribute.coordinator.RemoteValue.fetch.

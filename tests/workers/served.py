@@ -6,6 +6,8 @@ Every process runs it; only the coordinator comes to the programs.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import json
 import operator
 import os
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from moments import interrupted
 
 import refdist
 from refdist.coordinator import ClusterCoordinator, interleaving, restart_task, stop_task
@@ -391,6 +394,53 @@ def schedules_meanwhile(strategy: Any, c: Any) -> None:
     Path(os.environ["FOLDER"], "goes on").touch()
     thread.join()
     assert value.fetch() == 0
+
+
+def handlers(strategy: Any, c: Any) -> None:
+    """A signal handler interrupts calls of the coordinator at any moment: it may schedule and read, and never hangs."""
+    with strategy.scope():
+        step = refdist.Variable(0)
+    came: list[str] = []
+
+    def handler(*_: object) -> None:
+        value = c.schedule(step.assign_add, args=(1,))
+        assert step.read_value() <= len(came) + 1
+        for call in (c.join, c.done, value.fetch):
+            try:
+                call()
+            except refdist.errors.InvalidContextError as error:
+                assert "RD09" in str(error) and "a signal handler calls it" in str(error), error
+                refusals[call.__name__] += 1
+        came.append("")
+
+    refusals = {"join": 0, "done": 0, "fetch": 0}
+    signal.signal(signal.SIGALRM, handler)
+    while min(refusals.values()) < 20 or len(came) < 100:
+        before = len(came)
+        signal.setitimer(signal.ITIMER_REAL, (before % 20 + 1) / 2000)
+        value = c.schedule(time.sleep, args=(0.01,))
+        value.fetch() if before % 2 else c.join()
+        until(lambda: len(came) > before)  # noqa: B023
+    c.join()
+    assert int(step) == len(came)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def handlers_at_each_moment(strategy: Any, c: Any) -> None:
+    """The same at each moment of a call, where a worker has answered before the handler waits."""
+    def handler() -> None:
+        c.schedule(int)
+        time.sleep(0.01)  # so the thread that looks after the channels would take the answer
+        with contextlib.suppress(refdist.errors.InvalidContextError):
+            c.join()
+
+    calls: list[Callable[[Any], object]] = [
+        lambda value: c.schedule(int), lambda value: c.join(), lambda value: c.done(), lambda value: value.fetch()]
+    for call in calls:
+        values = (c.schedule(time.sleep, args=(0.005,)) for _ in itertools.count())
+        moments = (interrupted(i, functools.partial(call, value), handler) for i, value in enumerate(values))
+        assert sum(itertools.takewhile(bool, moments)) > 0
+        c.join()
 
 
 def note_the_time() -> None:
