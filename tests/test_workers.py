@@ -122,6 +122,12 @@ def test_a_collective_that_is_interrupted_before_anything_is_sent_can_be_made_ag
     assert (done.returncode, done.stdout, done.stderr) == (0, "made again\n", "")
 
 
+def test_an_interrupt_at_any_moment_does_not_leave_a_collective_under_way(tmp_path: Path) -> None:
+    done = mpiexec(2, str(HERE / "broken_off.py"), "moments", FOLDER=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 3 <= done.stdout.count("interrupted\n") < 10
+
+
 def test_after_an_interrupted_collective_the_next_one_is_an_error(tmp_path: Path) -> None:
     """The others took what it had contributed to the one that was broken off for its part of the next one."""
     done = mpiexec(2, str(HERE / "broken_off.py"), "interrupt", FOLDER=str(tmp_path))

@@ -93,12 +93,15 @@ def _whole(collective: Callable[Concatenate[MPITransport, CollectiveCall, P], T]
 
     @functools.wraps(collective)
     def alone(self: MPITransport, call: CollectiveCall, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._alone.acquire(blocking=False):
-            raise errors.error("RD09", str(call), f"call {self._count} of this worker, {self._watch.status()}, has not "
-                               "ended: another thread has made it, or a signal handler interrupts it",
-                               "Make the collective calls of a worker one after another, in one thread.")
-        begun = self._count
+        if self._alone._is_owned():  # type: ignore[attr-defined]
+            raise self._overlapping(call)
+        begun: int | None = None
+        # An interrupt may come after each call, and what that has returned is then lost.  So `finally` gives up the
+        # lock whether it was taken or not, with its first call; another thread's stays that one's.
         try:
+            if not self._alone.acquire(blocking=False):
+                raise self._overlapping(call)
+            begun = self._count
             if self._broken_off:
                 raise errors.error("RD22", str(call), self._broken_off, "Let the program end, and start the job again "
                                    "from its last checkpoint.")
@@ -106,11 +109,14 @@ def _whole(collective: Callable[Concatenate[MPITransport, CollectiveCall, P], T]
         except Exception:
             raise
         except BaseException as error:  # KeyboardInterrupt
-            if self._count != begun:
+            if begun is not None and self._count != begun:
                 self._break_off(error)
             raise
         finally:
-            self._alone.release()
+            try:  # noqa: SIM105 - that would be a call
+                self._alone.release()
+            except RuntimeError:
+                pass
 
     return alone
 
@@ -136,7 +142,7 @@ class MPITransport(ConnectableTransport):
         self._process = os.getpid()
         self._level = _level()
         self._count = 0
-        self._alone = threading.Lock()  # held while a collective is under way
+        self._alone = threading.RLock()  # held while a collective is under way
         self._broken_off = ""  # which one was, and by what
         self._fingerprints: dict[tuple[object, ...], int] = {}
         self._last: dict[int, tuple[Site, Signature, str, int]] = {}
@@ -215,6 +221,11 @@ class MPITransport(ConnectableTransport):
                 self._break_off(error)
             raise
         watch.waits = False
+
+    def _overlapping(self, call: CollectiveCall) -> errors.RefdistError:
+        return errors.error("RD09", str(call), f"call {self._count} of this worker, {self._watch.status()}, has not "
+                            "ended: another thread has made it, or a signal handler interrupts it",
+                            "Make the collective calls of a worker one after another, in one thread.")
 
     def _break_off(self, error: BaseException) -> None:
         # MPI has what this worker contributes, and would take it for that to the next call.

@@ -1,6 +1,7 @@
 """Collectives that overlap on worker 0, or that it breaks off: broken_off.py KIND, in two processes under MPI.
 
-With the kind "early" it is interrupted before it has sent anything, and makes its call again.
+With the kind "early" it is interrupted before it has sent anything, and makes its call again; with the kind "moments"
+at each moment, one after another, at which Python may interrupt what lets one collective begin at a time.
 
 FOLDER is a folder in which worker 1 finds out that it may arrive.
 """
@@ -14,17 +15,19 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import moments
 import numpy as np
 
 import refdist
-from refdist.backends.mpi.transport import MPITransport
+from refdist.backends.mpi import transport as transport_module
 
 KIND, GO_ON = sys.argv[1], Path(os.environ["FOLDER"], "go on")
 strategy = refdist.MultiWorkerMirroredStrategy()
 transport: Any = strategy.extended.transport
-assert isinstance(transport, MPITransport)
+assert isinstance(transport, transport_module.MPITransport)
 
 
 def summed(value: float) -> float:
@@ -64,7 +67,21 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def lets_begin(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "alone" and frame.f_code.co_filename == transport_module.__file__
+
+
 signal.signal(signal.SIGUSR1, refused)
+if KIND == "moments":
+    for number in range(10):
+        made, moment = transport._count, number if transport.rank == 0 else -1
+        while transport._count == made:
+            try:
+                moments.interrupted(moment, lambda: summed(0.0), moments.interrupt, lets_begin)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+                moment = -1
+    sys.exit()
 for number in range(3):
     if number == 1 and KIND == "early":
         if transport.rank == 0:
