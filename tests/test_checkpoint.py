@@ -184,6 +184,26 @@ def test_a_variable_with_two_names_is_one_value(tmp_path: Path) -> None:
     status.assert_consumed()
 
 
+def test_what_is_below_two_names_is_restored_by_either(tmp_path: Path) -> None:
+    class Part:
+        def __init__(self, value: float) -> None:
+            self.w, self.whole = refdist.Variable(value), None
+
+    class Whole:
+        def __init__(self, value: float) -> None:
+            self.part = Part(value)
+            self.part.whole = self  # type: ignore[assignment]
+
+    whole, part = Whole(2.0), Part(0.0)
+    path = Checkpoint(model=whole, encoder=whole.part).write(tmp_path / "saved")
+    assert list_variables(path) == [("encoder/w", [])]
+    Checkpoint(encoder=part).read(path).assert_consumed()
+    late = Checkpoint(encoder=Part(0.0))
+    late.model = Whole(0.0)  # type: ignore[attr-defined]
+    late.read(path).assert_existing_objects_matched()
+    assert float(part.w) == float(late.encoder.w) == float(late.model.part.w) == 2.0  # type: ignore[attr-defined]
+
+
 def test_of_two_values_for_one_variable_that_of_the_shorter_path_is_taken(tmp_path: Path) -> None:
     """As in TensorFlow, which follows the paths by their length."""
     def read(names: Any, **objects: Any) -> float:

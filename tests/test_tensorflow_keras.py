@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keras_checkpoints import CASES as CHECKPOINTS
+from keras_checkpoints import LESS_ON_TENSORFLOW
 
 pytest.importorskip("tensorflow", reason="`make tensorflow-keras` has it")
 
@@ -38,3 +40,10 @@ def test_losses_weights_statistics_and_slots_are_tensorflow_s(case: tuple[str, i
     for name, values in theirs.items():
         assert all(abs(one - other) <= limit * max(1.0, abs(other))
                    for one, other in zip(ours[name], values, strict=True)), name
+
+
+def test_tensorflow_restores_what_the_tests_of_checkpoints_say() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "tests" / "keras_checkpoints.py")], check=True,
+                          capture_output=True, text=True)
+    assert json.loads(done.stdout) == {case: list(restored) for case, restored in
+                                       {**CHECKPOINTS, **LESS_ON_TENSORFLOW}.items()}

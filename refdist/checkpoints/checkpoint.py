@@ -11,9 +11,9 @@ others as aliases; it is restored from one value, under whichever of them the fi
 restored first, because only they can still refuse a value; if one does, those before it get their old state back.
 
 **Deferred values.**  A model may create its variables in the first step, after `restore`.  Values of the file that no
-variable took are kept (`_pending`), and an attribute that is set later takes its values then.  A checkpoint inside
-another one notes where it is (`_places`: the pending values of the outer one, and the names that lead here), so that an
-attribute set on the inner one finds values that the outer one read.
+variable took are kept (`_pending`), and what has their names when an attribute is set later takes them then.  A
+checkpoint inside another one notes where it is (`_places`: the pending values of the outer one, and the names that lead
+here), so that an attribute set on the inner one finds values that the outer one read.
 
 **Workers.**  All workers call `save`, because reading a variable may need all of them.  Of those that save to one path
 the first one writes the file, so that workers with folders of their own have a file each; the others wait, and all
@@ -28,7 +28,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,18 @@ from refdist import data, errors
 from refdist.array.convert import short
 from refdist.checkpoints import files, random_states
 from refdist.checkpoints.files import State, file_of, path_of
-from refdist.checkpoints.objects import Placed, Saved, Seen, Stateful, Tracked, is_plain, names_its_items, walk
+from refdist.checkpoints.objects import (
+    SEEDS,
+    Placed,
+    Saved,
+    Seen,
+    Stateful,
+    Tracked,
+    is_plain,
+    names_its_items,
+    tracked,
+    walk,
+)
 from refdist.checkpoints.random_states import RandomStates
 from refdist.core import call_site, context_stack, saved
 from refdist.core.rules.table import Refusal
@@ -48,10 +59,11 @@ from refdist.workers.transport import Transport, widest
 
 # The content of a file, by name.
 Values: TypeAlias = "dict[str, npt.NDArray[np.generic] | State]"
+_T = TypeVar("_T")
 # Checkpoints with values that no variable has taken yet.
 _waiting: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
 # Names that `assert_consumed` and the like do not ask for.
-_UNASKED = frozenset(("save_counter", random_states.NAME))
+_UNASKED = ("save_counter", random_states.NAME)
 # What a checkpoint itself keeps; all other attributes are saved, also those whose names begin with "_".
 _KEPT = frozenset(("_pending", "_places", "_root", "_save_counter", "_awaited_by"))
 _SAME_NAMES = "Use the names of attributes under which the variables were saved."
@@ -108,18 +120,18 @@ class Checkpoint:
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
         if name not in _KEPT:
-            self._give(name, value)
+            self._give()
 
-    def _give(self, name: str, value: object) -> None:
-        # Assigns values that were read before this attribute existed.
+    def _give(self) -> None:
+        # Assigns values that were read before their variables existed.
         for pending, prefix in [(self._pending, ""), *self._places]:
             if not pending:
                 continue
             seen: Seen = {}
-            awaited = {key: tracked for key, tracked in walk({name: value}, prefix, seen) if key in pending}
+            awaited = {key: value for key, value in tracked(self._roots(), prefix, seen).items() if key in pending}
+            _refuse_counted(seen, pending)
             _assign(awaited, pending)
-            for key in awaited:
-                del pending[key]
+            _drop(pending, awaited)
             _place(seen, pending)
 
     @property
@@ -130,7 +142,7 @@ class Checkpoint:
         """
         if self._save_counter is None:
             self._save_counter = counter()
-            self._give("save_counter", self._save_counter)
+            self._give()
         return self._save_counter
 
     def _own(self) -> dict[str, object]:
@@ -140,17 +152,15 @@ class Checkpoint:
     def _checkpoint_items(self) -> dict[str, object]:
         return self._own() if self._root is None else {"root": self._root, **self._own()}
 
+    def _roots(self) -> list[object]:
+        return [self._own()] if self._root is None else [self._root, self._own()]
+
     def _tracked(self, seen: Seen | None = None) -> dict[str, Tracked]:
-        tracked: dict[str, Tracked] = {}
-        for root in [self._own()] if self._root is None else [self._root, self._own()]:
-            met: Seen = {}
-            tracked.update(walk(root, "", met))
-            if seen is not None:
-                seen.update(met)
+        by_name = tracked(self._roots(), "", {} if seen is None else seen)
         if random_states.wanted():
             # Random states are restored last, because restoring other objects may draw numbers.
-            tracked[random_states.NAME] = RandomStates(transport_of(_shared(tracked)))
-        return tracked
+            by_name[random_states.NAME] = RandomStates(transport_of(_shared(by_name)))
+        return by_name
 
     def _shared(self) -> list[Saved | data.Iterator]:
         # The variables and iterators that workers may share.
@@ -193,12 +203,12 @@ class Checkpoint:
         arrays: dict[str, npt.NDArray[np.generic]] = {}
         states: dict[str, object] = {}
         aliases: dict[str, str] = {}
-        for (key, *others), tracked in _by_object(self._tracked()):
+        for (key, *others), value in _by_object(self._tracked()):
             aliases.update(dict.fromkeys(others, key))
-            if not isinstance(tracked, Saved):
-                states[key] = _state_of(tracked, key, attempted)
+            if not isinstance(value, Saved):
+                states[key] = _state_of(value, key, attempted)
                 continue
-            array = np.asarray(tracked.numpy())
+            array = np.asarray(value.numpy())
             cell = of_kind(Use.SAVED, array.dtype.kind)
             if isinstance(cell, Refusal):
                 raise errors.error(cell.code, attempted, f"{key} has dtype {array.dtype}",
@@ -241,23 +251,24 @@ class Checkpoint:
         if not random_states.wanted():
             values.pop(random_states.NAME, None)
         seen: Seen = {}
-        tracked = self._tracked(seen)
-        _assign({key: value for key, value in tracked.items() if key in values}, values)
-        unmatched = {key for keys, _ in _by_object(tracked) if values.keys().isdisjoint(keys) for key in keys}
+        by_name = self._tracked(seen)
+        _refuse_counted(seen, values)
+        _assign({key: value for key, value in by_name.items() if key in values}, values)
         # The same dict object, because checkpoints inside this one refer to it.
         self._pending.clear()
-        self._pending.update({key: value for key, value in values.items() if key not in tracked})
+        self._pending.update(values)
+        _drop(self._pending, by_name)
         _place(seen, self._pending)
         if self._pending:
             _waiting.add(self)
             for _, item in seen.values():
                 if names_its_items(item) and not isinstance(item, Checkpoint):
                     vars(item)["_awaited_by"] = self  # keeps this alive as long as the object that it has values for
-        wanted, there = ({key for key in keys if key not in _UNASKED} for keys in (tracked, values))
+        wanted, there = ({key for key in keys if _is_asked_for(key)} for keys in (by_name, values))
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "
                            f"{_brief(there)}. {_SAME_NAMES}")
-        return LoadStatus(path, self, unmatched, {key: id(value) for key, value in values.items()})
+        return LoadStatus(path, self, frozenset(values))
 
     def save(self, file_prefix: str | os.PathLike[str], options: object = None) -> str:
         """Writes "file_prefix-N", where N is the number of saves, and makes it the latest checkpoint of its folder.
@@ -314,7 +325,7 @@ class Checkpoint:
         """
         _ = self.save_counter
         if save_path is None:
-            return LoadStatus(None, self, set(), {})
+            return LoadStatus(None, self, frozenset())
         return self._read(path_of(save_path, "Checkpoint.restore"))
 
 
@@ -324,18 +335,21 @@ class LoadStatus:
     Args:
         path: the file; None if there was none to read.
         checkpoint: what was restored.
-        unmatched: the names of the variables that have no value in the file.
-        identities: by name, what two names of one value in the file have in common.
+        names: those of the values in the file.
 
     Source: tf.train.Checkpoint.read, "Returns".
     """
 
-    def __init__(self, path: str | None, checkpoint: Checkpoint, unmatched: set[str],
-                 identities: Mapping[str, int]) -> None:
+    def __init__(self, path: str | None, checkpoint: Checkpoint, names: frozenset[str]) -> None:
         self._path = path
         self._checkpoint = checkpoint
-        self._unmatched = unmatched - _UNASKED
-        self._identities = identities
+        self._names = names
+
+    def _objects(self, matched: bool) -> list[str]:
+        # All names of the objects that there are now and that have, or have not, taken a value of the file.
+        taken = self._names - self._checkpoint._pending.keys()
+        return sorted(key for keys, _ in _by_object(self._checkpoint._tracked())
+                      if taken.isdisjoint(keys) is not matched for key in keys if _is_asked_for(key))
 
     def _check(self, attempted: str, wrong: bool, complaint: str, fix: str = _SAME_NAMES) -> None:
         # Nothing was restored from None, so every assertion about it fails.
@@ -351,8 +365,9 @@ class LoadStatus:
         Raises:
             RD31: a variable has no value, or there is no file.
         """
-        self._check("assert_existing_objects_matched", bool(self._unmatched),
-                    f"has no value for {', '.join(sorted(self._unmatched))}")
+        unmatched = self._objects(matched=False)
+        self._check("assert_existing_objects_matched", bool(unmatched),
+                    f"has no value for {', '.join(unmatched)}")
         return self
 
     def assert_consumed(self) -> LoadStatus:
@@ -361,9 +376,7 @@ class LoadStatus:
         Raises:
             RD31: a value was not used, a variable has none, or there is no file.
         """
-        pending = self._checkpoint._pending
-        taken = {identity for key, identity in self._identities.items() if key not in pending}
-        left = sorted(key for key in pending if key not in _UNASKED and self._identities.get(key) not in taken)
+        left = sorted(filter(_is_asked_for, self._checkpoint._pending))
         self._check("assert_consumed", bool(left),
                     f"has values for {', '.join(map(errors.shown, left))}, which no variable takes",
                     f"{_SAME_NAMES[:-1]}, or `expect_partial()`.")
@@ -375,13 +388,23 @@ class LoadStatus:
         Raises:
             RD31: none was, or there is no file.
         """
-        matched = set(self._checkpoint._tracked()) - self._unmatched - _UNASKED
-        self._check("assert_nontrivial_match", not matched, "has no value for any variable")
+        self._check("assert_nontrivial_match", not self._objects(matched=True), "has no value for any variable")
         return self
 
     def expect_partial(self) -> LoadStatus:
         """Says that it is not an error if values of the file are not used; it checks nothing."""
         return self
+
+
+def _is_asked_for(key: str) -> bool:
+    return key not in _UNASKED and key.rpartition("/")[2] != SEEDS
+
+
+def _drop(pending: Values, taken: Iterable[str]) -> None:
+    """Removes values that were taken, under all their names."""
+    values = {id(pending[key]) for key in taken if key in pending}
+    for key in [key for key, value in pending.items() if id(value) in values]:
+        del pending[key]
 
 
 def _place(seen: Seen, pending: Values) -> None:
@@ -391,10 +414,10 @@ def _place(seen: Seen, pending: Values) -> None:
             owner._places.append((pending, path))
 
 
-def _by_object(tracked: Mapping[str, Tracked]) -> list[tuple[list[str], Tracked]]:
+def _by_object(by_name: Mapping[str, _T]) -> list[tuple[list[str], _T]]:
     """The names of each object, the shortest path first, and the object."""
-    by_id: dict[int, tuple[list[str], Tracked]] = {}
-    for key, shared in tracked.items():
+    by_id: dict[int, tuple[list[str], _T]] = {}
+    for key, shared in by_name.items():
         by_id.setdefault(id(shared), ([], shared))[0].append(key)
     return [(sorted(keys, key=lambda key: (key.count("/"), key)), shared) for keys, shared in by_id.values()]
 
@@ -413,11 +436,24 @@ def _state_of(holder: Stateful | Placed, key: str, attempted: str) -> object:
     return state
 
 
-def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
+def _refuse_counted(seen: Seen, values: Values) -> None:
+    # Files of versions that named the weights of Keras's objects by their order, which another model may not have.
+    for path, item in seen.values():
+        name = f"{path}/variables/0" if path else "variables/0"
+        if name in values and names_its_items(item) and not isinstance(item, Checkpoint):
+            raise errors.error("RD31", "Checkpoint.read", f"the file has {name}: it was written by an earlier version "
+                               "of refdist, which counted the weights of Keras's objects, and a model with another "
+                               "layer would get its neighbor's", "Restore it with that version and save with "
+                               "`model.save_weights`, then call `model.load_weights` here; or assign what "
+                               "`train.load_checkpoint` reads.",
+                               kind=errors.InvalidValueError)
+
+
+def _assign(by_name: Mapping[str, Tracked], values: Values) -> None:
     attempted = "Checkpoint.read"
     variables: list[tuple[Saved, npt.NDArray[np.generic]]] = []
     states: list[tuple[Stateful | Placed, object]] = []
-    for (key, *_), target in _by_object(tracked):
+    for (key, *_), target in _by_object(by_name):
         value = values[key]
         if isinstance(target, Saved) and not isinstance(value, State):
             target.numpy()  # what cannot be read cannot be assigned either; it is refused before anything is assigned
@@ -454,12 +490,12 @@ def _assign(tracked: Mapping[str, Tracked], values: Values) -> None:
 def take_up() -> None:
     """Assigns values that were read before their variables were created, to those created since then."""
     for checkpoint in list(_waiting):
+        _waiting.discard(checkpoint)  # where a value does not fit, that is said once
         # Outside the replica that may have created the variables for all replicas.
         with context_stack.pushed(context_stack.BOTTOM):
-            for name, value in checkpoint._checkpoint_items().items():
-                checkpoint._give("" if name == "root" else name, value)
-        if not checkpoint._pending:
-            _waiting.discard(checkpoint)
+            checkpoint._give()
+        if checkpoint._pending:
+            _waiting.add(checkpoint)
 
 
 def _outside_replicas(attempted: str) -> None:
@@ -479,8 +515,8 @@ def counter() -> Variable:
         return Variable(np.int64(0), trainable=False)
 
 
-def _shared(tracked: Mapping[str, Tracked]) -> list[Saved | data.Iterator]:
-    return [value for value in tracked.values() if isinstance(value, Saved | data.Iterator)]
+def _shared(by_name: Mapping[str, Tracked]) -> list[Saved | data.Iterator]:
+    return [value for value in by_name.values() if isinstance(value, Saved | data.Iterator)]
 
 
 def transport_of(shared: Iterable[Saved | data.Iterator]) -> Transport:

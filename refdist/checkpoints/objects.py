@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -41,12 +41,26 @@ Saved = Variable | ShardedVariable
 # Objects that all workers save together; they are moved back if something else cannot be restored.
 Placed = data.Iterator | RandomStates
 Tracked = Saved | Stateful | Placed
+# The name under which an object saves the state of a generator of seeds, which a file may have or not.
+SEEDS = "seed_generator_state"
+# Methods of objects with variables that no attribute leads to.  Given the names of all other variables, by their ids,
+# they name these: layers first, because optimizers name slots after weights.
+_COMPLETING = ("_checkpoint_rest", "_checkpoint_slots")
 # id -> (path, the object, kept so that no other one gets its id).
 Seen = dict[int, tuple[str, object]]
 
 
 class _Itemized(Protocol):
     def _checkpoint_items(self) -> dict[str, object]: ...
+
+
+class _StandIn(Protocol):
+    def _checkpoint_variable(self) -> Saved | None: ...
+
+
+def is_stand_in(value: object) -> TypeGuard[_StandIn]:
+    """Whether the class itself says which variable a checkpoint saves for an object; None while there is none."""
+    return hasattr(type(value), "_checkpoint_variable")
 
 
 def names_its_items(value: object) -> TypeGuard[_Itemized]:
@@ -60,14 +74,64 @@ def _is_stateful(value: object) -> TypeGuard[Stateful]:
 
 def is_plain(value: object) -> bool:
     """Whether this is a number, text, arrays, None, a function, a class or an iterator: a value without variables."""
-    if isinstance(value, Saved):
+    if isinstance(value, Saved) or is_stand_in(value):
         return False
     if hasattr(type(value), "__next__"):
         return not any(walk(value, "", {}))
     return isinstance(value, _PLAIN) or is_array(value)
 
 
-def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
+def tracked(roots: Iterable[object], path: str, seen: Seen) -> dict[str, Tracked]:
+    """All that a checkpoint saves below some objects, under each of its names; circles end where they began.
+
+    Args:
+        roots: where to begin.
+        path: the name of each of them.
+        seen: is given the objects that were visited.
+
+    Raises:
+        RD34: the iterator of a dataset whose position cannot be saved.
+    """
+    again: list[tuple[str, str]] = []
+    by_name = {name: value for root in roots for name, value in walk(root, path, seen, again)}
+    owners = {place: owner for place, owner in seen.values()
+              if any(hasattr(type(owner), method) for method in _COMPLETING)}
+    for second, first in again:
+        _add_names(by_name, second, first)
+        _add_names(owners, second, first)
+    names, places = _names_by_id(by_name), _names_by_id(owners)
+    # The innermost object names a variable first.
+    innermost_first = list({id(owner): owner for owner in reversed(owners.values())}.values())
+    for method in _COMPLETING:
+        for owner in innermost_first:
+            for name, variable in getattr(owner, method, _nothing)(names):
+                for place in places[id(owner)]:
+                    whole = f"{place}/{name}" if place else name
+                    by_name[whole] = variable
+                    names.setdefault(id(variable), []).append(whole)
+    return by_name
+
+
+def _nothing(names: Mapping[int, list[str]]) -> Iterator[tuple[str, Saved]]:
+    return iter(())
+
+
+def _names_by_id(by_name: Mapping[str, object]) -> dict[int, list[str]]:
+    names: dict[int, list[str]] = {}
+    for name, value in by_name.items():
+        names.setdefault(id(value), []).append(name)
+    return names
+
+
+def _add_names(by_name: dict[str, Any], second: str, first: str) -> None:
+    # What is below an object gets the names that begin with a second path to the object.
+    if first and not second.startswith(f"{first}/"):
+        by_name.update({second + name[len(first):]: value for name, value in by_name.items()
+                        if name == first or name.startswith(f"{first}/")})
+
+
+def walk(value: object, path: str, seen: Seen, again: list[tuple[str, str]] | None = None
+         ) -> Iterator[tuple[str, Tracked]]:
     """Yields (name, object) for all variables, iterators of datasets, and objects with `state_dict` below a value.
 
     It follows the items of dicts, lists and tuples and the public attributes of other objects, each object once.
@@ -76,15 +140,18 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         value: where to begin.
         path: the name of the value; "" for a root.
         seen: collects the objects that were visited, so that a second path, or a circle, ends there.
+        again: is given each such second path, and the first one.
 
     Raises:
         RD34: the iterator of a dataset whose position cannot be saved.
     """
+    if is_stand_in(value):
+        value = value._checkpoint_variable()
     if isinstance(value, Saved):
         if not isinstance(value, ResourceVariable) or value._owner is None:
             yield path, value
         return
-    if isinstance(value, _PASSED):
+    if isinstance(value, _PASSED) or value is None:
         return
     if _is_stateful(value) and not names_its_items(value):
         yield path, value
@@ -97,6 +164,8 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
         yield path, value
         return
     if id(value) in seen:
+        if again is not None:
+            again.append((path, seen[id(value)][0]))
         return
     seen[id(value)] = (path, value)
     items: Iterable[tuple[object, object]]
@@ -111,4 +180,4 @@ def walk(value: object, path: str, seen: Seen) -> Iterator[tuple[str, Tracked]]:
     for name, item in items:
         # TensorFlow's escapes: "/" separates names, so a name must not contain it.
         escaped = str(name).replace(".", "..").replace("/", ".S")
-        yield from walk(item, f"{path}/{escaped}" if path else escaped, seen)
+        yield from walk(item, f"{path}/{escaped}" if path else escaped, seen, again)
