@@ -227,6 +227,26 @@ def test_checkpoints_and_files_of_keras_bring_the_weights_back(tmp_path: Path) -
     assert all(map(np.array_equal, loaded.get_weights(), trained.model.get_weights()))
 
 
+@pytest.mark.parametrize("call", ["fit", "predict", "evaluate"])
+def test_a_model_that_keras_builds_in_a_call_has_what_was_restored_before(tmp_path: Path, call: str) -> None:
+    def compiled() -> Any:
+        model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
+        model.compile(optimizer=keras.optimizers.SGD(0.0), loss="mse")
+        return model
+
+    trained = compiled()
+    trained.fit(X, Y, verbose=0)
+    path = tf.train.Checkpoint(model=trained).save(str(tmp_path / "checkpoint"))
+    restored = compiled()
+    status = tf.train.Checkpoint(model=restored).restore(path)
+    result = getattr(restored, call)(X, **({} if call == "predict" else {"y": Y}), verbose=0)
+    if call == "predict":
+        assert np.array_equal(result, trained.predict(X, verbose=0))
+    assert all(map(np.array_equal, restored.get_weights(), trained.get_weights()))
+    assert int(restored.optimizer.iterations) == 1 + (call == "fit")
+    status.assert_consumed()
+
+
 def test_steps_are_scheduled_on_parameter_servers() -> None:
     spec = refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1", "p1:1"]})
     servers = refdist.ParameterServerStrategy(refdist.cluster_resolver.SimpleClusterResolver(spec))

@@ -76,6 +76,10 @@ def connect(keras: Any) -> None:
     keras.Optimizer._checkpoint_items = _of_optimizer
     keras.Optimizer._checkpoint_slots = _of_weights
     keras.Layer._post_build = _then_take_up(keras.Layer._post_build)
+    if keras.backend.backend() == "jax":
+        # Keras builds models in a StatelessScope there, whose variables get values where it ends.
+        common: Any = import_module("keras.src.backend.common.variables")
+        common.initialize_all_variables = _then_take_up(common.initialize_all_variables)
     # Most optimizers make their slots after what all have in common.
     optimizers = [keras.Optimizer]
     for kind in optimizers:
@@ -162,7 +166,7 @@ def _wrap_build(kind: Any, /, **options: Any) -> None:
 
 def _then_take_up(build: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(build)
-    def built(self: Any, *args: Any, **kwargs: Any) -> None:
-        build(self, *args, **kwargs)
+    def built(*args: Any, **kwargs: Any) -> None:
+        build(*args, **kwargs)
         take_up()
     return built
