@@ -749,6 +749,7 @@ def test_a_module_knows_the_variables_in_its_attributes(tf: Any, tmp_path: Path)
             super().__init__(name="scale")
             self.factor = tf.Variable(2.0, name="factor")
             self.steps = tf.Variable(0, trainable=False, name="steps")
+            self._shift = [tf.Variable(1.0, name="shift")]
 
     class Model(tf.Module):
         def __init__(self) -> None:
@@ -761,13 +762,19 @@ def test_a_module_knows_the_variables_in_its_attributes(tf: Any, tmp_path: Path)
         model = Model()
         model.layer.build((None, 2))
     assert model.name == "model" and len(model.submodules) == 3
-    assert len(model.variables) == 6 and len(model.trainable_variables) == 4 and len(model.non_trainable_variables) == 2
-    assert [variable.name for variable in model.parts[0].variables] == ["factor:0", "steps:0"]
+    assert len(model.variables) == 8 and len(model.trainable_variables) == 6 and len(model.non_trainable_variables) == 2
+    assert [variable.name for variable in model.parts[0].variables] == ["shift:0", "factor:0", "steps:0"]
     checkpoint = tf.train.Checkpoint(model=model)
     path = checkpoint.write(str(tmp_path / "module"))
     model.parts[0].factor.assign(9.0)
+    model.parts[0]._shift[0].assign(9.0)
     checkpoint.read(path)
-    assert model.parts[0].factor.numpy() == 2.0
+    assert (model.parts[0].factor.numpy(), model.parts[0]._shift[0].numpy()) == (2.0, 1.0)
+    late = tf.Module()
+    tf.train.Checkpoint(model=late).read(path)
+    late.parts, late.layer = model.parts, tf.keras.layers.Dense(1)
+    late.layer.build((None, 2))  # when values are taken
+    assert late.layer.kernel.numpy().tolist() == model.layer.kernel.numpy().tolist()
 
 
 @needs_keras

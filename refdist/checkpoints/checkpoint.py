@@ -38,6 +38,7 @@ from refdist.array.convert import short
 from refdist.checkpoints import files, random_states
 from refdist.checkpoints.files import State, file_of, path_of
 from refdist.checkpoints.objects import (
+    AWAITED_BY,
     SEEDS,
     Placed,
     Saved,
@@ -65,7 +66,7 @@ _waiting: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
 # Names that `assert_consumed` and the like do not ask for.
 _UNASKED = ("save_counter", random_states.NAME)
 # What a checkpoint itself keeps; all other attributes are saved, also those whose names begin with "_".
-_KEPT = frozenset(("_pending", "_places", "_root", "_save_counter", "_awaited_by"))
+_KEPT = frozenset(("_pending", "_places", "_root", "_save_counter"))
 _SAME_NAMES = "Use the names of attributes under which the variables were saved."
 
 
@@ -263,7 +264,7 @@ class Checkpoint:
             _waiting.add(self)
             for _, item in seen.values():
                 if names_its_items(item) and not isinstance(item, Checkpoint):
-                    vars(item)["_awaited_by"] = self  # keeps this alive as long as the object that it has values for
+                    vars(item)[AWAITED_BY] = self  # keeps this alive as long as the object that it has values for
         wanted, there = ({key for key in keys if _is_asked_for(key)} for keys in (by_name, values))
         if wanted and there and not wanted & there:
             call_site.warn(f"Checkpoint.read: {file_of(path)} has no value for any of {_brief(wanted)}; it has "

@@ -46,6 +46,8 @@ SEEDS = "seed_generator_state"
 # Methods of objects with variables that no attribute leads to.  Given the names of all other variables, by their ids,
 # they name these: layers first, because optimizers name slots after weights.
 _COMPLETING = ("_checkpoint_rest", "_checkpoint_slots")
+# The attribute of an object of Keras or a module that keeps the checkpoint which has values for it.
+AWAITED_BY = "_awaited_by"
 # id -> (path, the object, kept so that no other one gets its id).
 Seen = dict[int, tuple[str, object]]
 

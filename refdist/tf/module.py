@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from refdist import nest
+from refdist.checkpoints.objects import AWAITED_BY
 from refdist.tf.flow import name_scope
 from refdist.tf.tensors import keras
 from refdist.variables.variable import Variable
@@ -33,7 +34,7 @@ class Module:
         self.name = name or type(self).__name__.lower()
 
     def _checkpoint_items(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {name: value for name, value in vars(self).items() if name != AWAITED_BY}
 
     @property
     def name_scope(self) -> name_scope:

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from refdist.checkpoints.checkpoint import take_up
-from refdist.checkpoints.objects import SEEDS, Saved, is_stand_in, names_its_items
+from refdist.checkpoints.objects import AWAITED_BY, SEEDS, Saved, is_stand_in, names_its_items
 from refdist.variables.variable import Variable
 
 # Attributes in which Keras keeps again what others have, and nodes of graphs; and what a checkpoint leaves (`read`).
 _BOOKKEEPING = frozenset((
     "_trainable_variables", "_non_trainable_variables", "_variables", "_layers", "_metrics", "_seed_generators",
     "_functional", "_modules", "_inbound_nodes", "_outbound_nodes", "_nodes", "_nodes_by_depth", "_operations",
-    "_operations_by_depth", "_inputs", "_inputs_struct", "_outputs", "_outputs_struct", "_awaited_by"))
+    "_operations_by_depth", "_inputs", "_inputs_struct", "_outputs", "_outputs_struct", AWAITED_BY))
 
 
 class Held(Variable):
