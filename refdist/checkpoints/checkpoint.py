@@ -88,7 +88,7 @@ class Checkpoint:
 
     Raises:
         RD25, RD34: a number, text, an array, None, a function, a class or an iterator, which would not be saved; or an
-            attribute that the root has already.
+            attribute that the root, or Checkpoint itself, has already.
 
     Source: tf.train.Checkpoint.
     """
@@ -100,6 +100,10 @@ class Checkpoint:
 
     def __init__(self, root: object = None, **kwargs: object) -> None:
         named = kwargs if root is None else {"root": root, **kwargs}
+        for name in kwargs:
+            if name in _KEPT or hasattr(Checkpoint, name):
+                raise errors.error("RD34", "Checkpoint", f"the name {name!r} is taken by an attribute of Checkpoint "
+                                   "itself", f"Choose another name: `Checkpoint({name.strip('_')}_value=...)`.")
         for _ in walk(named, "", {}):
             pass  # called only to refuse at once what cannot be saved
         for name, value in named.items():
