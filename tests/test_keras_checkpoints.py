@@ -6,6 +6,9 @@ What TensorFlow restores is in `keras_checkpoints.py`, which `make tensorflow-ke
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +153,21 @@ def test_a_value_that_does_not_fit_is_said_once(tf: Any, tmp_path: Path) -> None
     with pytest.raises(InvalidValueError, match=r"\[RD31\] .*model/a/_kernel has shape \(4, 4\) .* in the file"):
         net(tf.ones((1, 3)))
     assert net(tf.ones((1, 3))).shape == (1, 4)
+
+
+def test_keras_that_is_not_connected_is_told() -> None:
+    program = """
+import keras, refdist
+for made in keras.layers.Dense(2), keras.Variable(1.0), keras.optimizers.Adam(), keras.metrics.Mean():
+    try:
+        refdist.train.Checkpoint(net=[made])
+    except refdist.errors.InvalidValueError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "KERAS_BACKEND": "torch"},
+                          capture_output=True, text=True)
+    assert [line.partition(" is a")[0] for line in done.stdout.splitlines()] == ["[RD34] Checkpoint: net/0"] * 4
+    assert "Begin with `from refdist.tf.keras import connect`" in done.stdout
 
 
 @pytest.mark.parametrize("kind", ["model", "root", "optimizer", "later"])

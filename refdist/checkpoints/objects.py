@@ -74,6 +74,14 @@ def _is_stateful(value: object) -> TypeGuard[Stateful]:
     return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
 
 
+def _is_unconnected(value: object) -> bool:
+    # Whether a checkpoint would find no variables in it, because it is Keras's, and `refdist.tf.keras.connect` was not
+    # called.
+    return not (is_stand_in(value) or names_its_items(value)) and any(
+        kind.__module__.startswith("keras.") and kind.__name__ in ("Layer", "Metric", "Optimizer", "Variable")
+        for kind in type(value).__mro__)
+
+
 def is_plain(value: object) -> bool:
     """Whether this is a number, text, arrays, None, a function, a class or an iterator: a value without variables."""
     if isinstance(value, Saved) or is_stand_in(value):
@@ -92,7 +100,7 @@ def tracked(roots: Iterable[object], path: str, seen: Seen) -> dict[str, Tracked
         seen: is given the objects that were visited.
 
     Raises:
-        RD34: the iterator of a dataset whose position cannot be saved.
+        RD34: the iterator of a dataset whose position cannot be saved, or an object of Keras that is not connected.
     """
     again: list[tuple[str, str]] = []
     by_name = {name: value for root in roots for name, value in walk(root, path, seen, again)}
@@ -145,7 +153,7 @@ def walk(value: object, path: str, seen: Seen, again: list[tuple[str, str]] | No
         again: is given each such second path, and the first one.
 
     Raises:
-        RD34: the iterator of a dataset whose position cannot be saved.
+        RD34: the iterator of a dataset whose position cannot be saved, or an object of Keras that is not connected.
     """
     if is_stand_in(value):
         value = value._checkpoint_variable()
@@ -155,6 +163,11 @@ def walk(value: object, path: str, seen: Seen, again: list[tuple[str, str]] | No
         return
     if isinstance(value, _PASSED) or value is None:
         return
+    if _is_unconnected(value):
+        raise errors.error("RD34", "Checkpoint", f"{path or 'the root'} is {errors.type_of(value)}, whose variables "
+                           "are not found, because Keras is not connected with refdist", "Begin with `from "
+                           "refdist.tf.keras import connect` and `keras = connect()`, or use `tf.keras` of `import "
+                           "refdist.tf as tf`.")
     if _is_stateful(value) and not names_its_items(value):
         yield path, value
         return
