@@ -260,6 +260,24 @@ def test_rows_without_a_group_and_groups_without_rows_are_errors(tf: Any, call: 
 
 
 @needs_keras
+@pytest.mark.parametrize(("call", "text"), [
+    ("tf.norm(f, 'fro')", "tf.norm: ord is 'fro'"), ("tf.norm(f, 'nuc', [0, 1])", "'nuc'"),
+    ("tf.norm(f, -1.0)", "ord is -1.0"), ("tf.linalg.diag_part(f, k=3)", "k is 3.*2 rows and 3 columns"),
+    ("tf.linalg.set_diag(f, [7.0, 8.0, 9.0])", r"diagonal \(3,\).*shape \(2,\)"),
+    ("tf.linalg.tensor_diag_part(f)", r"shape \(2, 3\)"), ("tf.linalg.cross([1.0, 0.0], [0.0, 1.0])", r"\(2,\)"),
+    ("tf.linalg.solve(s, [1.0, 2.0])", "rhs.*tf.newaxis"), ("tf.linalg.inv([[1.0, 2.0], [2.0, 4.0]])", "an inverse"),
+    ("tf.linalg.solve([[1.0, 2.0], [2.0, 4.0]], [[1.0], [2.0]])", "tf.linalg.solve: .*an inverse"),
+    ("tf.linalg.cholesky([[1.0, 2.0], [2.0, 1.0]])", "positive definite"),
+    ("tf.bitwise.bitwise_and([1.0], [2.0])", "bitwise_and: the dtype is float32"),
+    ("tf.bitwise.invert([True])", "invert: the dtype is bool"), ("tf.math.polyval(f, 1.0)", "Pass a list"),
+    ("tf.broadcast_dynamic_shape([2], [3])", r"\(2,\) and \(3,\)"),
+])
+def test_matrices_and_numbers_that_cannot_be_are_errors(tf: Any, call: str, text: str) -> None:
+    with pytest.raises(ValueError, match=rf"\[RD34\].*{text}"):
+        eval(call, {"tf": tf, **NAMES})
+
+
+@needs_keras
 def test_gradients_go_through_groups_of_rows(tf: Any) -> None:
     x = tf.constant([[1.0, 5.0], [3.0, 2.0], [4.0, 4.0]])
     with tf.GradientTape(persistent=True) as tape:

@@ -55,7 +55,7 @@ compat = _Namespace("compat", _compat, {
     "v1": _v1, "as_bytes": _texts.as_bytes, "as_text": _texts.as_text, "as_str": _texts.as_text})
 nn = _Namespace("nn", _nn)
 random = _Namespace("random", _random, {"experimental": _Namespace("random.experimental", _random.experimental)})
-math, linalg = map(_Namespace, ("math", "linalg"))
+bitwise, math, linalg = map(_Namespace, ("bitwise", "math", "linalg"))
 dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half": DTYPES["float16"],
                                    "double": DTYPES["float64"], **DTYPES})
 
@@ -72,6 +72,7 @@ io = _Namespace("io", own={
             "parse_example", "parse_single_example", "parse_tensor", "serialize_tensor")})
 image = _Namespace("image", own=_PICTURES)
 strings = _Namespace("strings", own=_part("strings", _strings, *_strings.__all__))
+as_string = strings.as_string
 lookup = _Namespace("lookup", own={
     **_part("lookup", _lookup, "KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable",
             "TextFileInitializer"),
@@ -93,10 +94,11 @@ version = _Namespace("version", own={"VERSION": __version__, "GIT_VERSION": "ref
 
 __all__ = [
     "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
-    "as_dtype", "autograph", "bfloat16", "bool", "compat", "complex128", "complex64", "config", "constant", "data",
-    "debugging", "device", "distribute", "double", "dtypes", "errors", "float16", "float32", "float64", "function",
-    "get_logger", "half", "image", "install", "int16", "int32", "int64", "int8", "io", "linalg", "lookup", "math",
-    "nest", "newaxis", "nn", "print", "random", "string", "strings", "test", "tpu", "train", "uint16", "uint32",
+    "as_dtype", "as_string", "autograph", "bfloat16", "bitwise", "bool", "compat", "complex128", "complex64",
+    "config", "constant", "data", "debugging", "device", "distribute", "double", "dtypes", "errors", "float16",
+    "float32", "float64", "function", "get_logger", "half", "image", "install", "int16", "int32", "int64", "int8",
+    "io", "linalg", "lookup", "math", "nest", "newaxis", "nn", "print", "random", "string", "strings", "test", "tpu",
+    "train", "uint16", "uint32",
     "uint64", "uint8", "variable_creator_scope", "version",
 ]
 

@@ -93,6 +93,64 @@ def mean(x: Any, axis: Any, keepdims: bool) -> Any:
     return ops.cast(ops.multiply(ops.sign(total), ops.floor_divide(ops.abs(total), count)), name_of(x))
 
 
+def special(function: str, *tensors: Any) -> Any:
+    """A special function of the library below Keras."""
+    if library() == "torch":
+        import torch
+
+        return getattr(torch.special, function)(*tensors)
+    import jax
+
+    return getattr(jax.scipy.special, function)(*tensors)
+
+
+def beta(x: Any) -> Any:
+    """The logarithm of the beta function of the last dimension."""
+    return ops.subtract(ops.sum(special("gammaln", x), -1), special("gammaln", ops.sum(x, -1)))
+
+
+def polynomial(coefficients: Any, x: Any) -> Any:
+    """The polynomial with these coefficients, that of the highest power first.
+
+    Raises:
+        RD34: the coefficients are no list.
+    """
+    if not isinstance(coefficients, (list, tuple)):
+        raise errors.error("RD34", "tf.math.polyval", f"coeffs are {errors.type_of(coefficients)}",
+                           "Pass a list of tensors or numbers.")
+    result = ops.zeros_like(x)
+    for coefficient in coefficients:
+        result = ops.add(ops.multiply(result, x), pair(coefficient, x)[0])
+    return result
+
+
+def truncated(x: Any, y: Any) -> Any:
+    """The quotient without what is behind the point."""
+    return kept(x, ops.multiply(ops.multiply(ops.sign(x), ops.sign(y)), ops.floor_divide(ops.abs(x), ops.abs(y))))
+
+
+def rising(x: Any, strictly: bool) -> Any:
+    """Whether each number of the flat tensor is larger than the one before, or, if not strictly, as large."""
+    flat = ops.reshape(x, (-1,))
+    return ops.all((ops.greater if strictly else ops.greater_equal)(flat[1:], flat[:-1]))
+
+
+def bits(operation: str, *operands: Any) -> Any:
+    """An operation on the bits of integers; a shift by less than none, or by all bits or more, goes as far as it can.
+
+    Raises:
+        RD34: no integers.
+    """
+    x, *others = pair(*operands) if len(operands) == 2 else map(tensor, operands)
+    dtype = name_of(x)
+    if "int" not in dtype:
+        raise errors.error("RD34", f"tf.bitwise.{operation}", f"the dtype is {dtype}", "Pass integers.",
+                           kind=errors.InvalidArgumentError)
+    if operation.endswith("shift"):
+        others = [ops.clip(others[0], 0, np.iinfo(dtype).bits - 1)]
+    return kept(x, getattr(ops, operation if operation.startswith("bitwise") else f"bitwise_{operation}")(x, *others))
+
+
 def places(condition: Any) -> Any:
     """The indices of what is true, a row for each."""
     return ops.cast(ops.stack(ops.nonzero(condition), -1), "int64")
@@ -162,11 +220,6 @@ def ensured(x: Any, shape: Any) -> Any:
         raise errors.error("RD04", "tf.ensure_shape", f"the tensor has shape {tuple(x.shape)}, not {tuple(shape)}",
                            "Reshape it, or correct the shape.")
     return x
-
-
-def turned(x: Any, transposed: bool) -> Any:
-    """A matrix, or a stack of them, transposed or not."""
-    return ops.swapaxes(x, -1, -2) if transposed else x
 
 
 def parts(x: Any, sizes: Any, axis: int) -> list[Any]:
@@ -244,6 +297,29 @@ def accumulated(x: Any, accumulate: Callable[..., Any], first: int, axis: int, e
     return ops.flip(result, axis) if backwards else result
 
 
+def accumulated_logsumexp(x: Any, axis: int) -> Any:
+    """The logarithms of the sums of exponentials up to each item."""
+    if library() == "torch":
+        return x.logcumsumexp(axis)
+    import jax
+
+    return jax.lax.cumlogsumexp(x, axis % x.ndim)
+
+
+def broadcast(first: Any, second: Any) -> tuple[int, ...]:
+    """The shape of what is computed of tensors of two shapes.
+
+    Raises:
+        RD34: there is none.
+    """
+    try:
+        return np.broadcast_shapes(tuple(first), tuple(second))
+    except ValueError as error:
+        raise errors.error("RD34", "a broadcast", f"the shapes are {tuple(first)} and {tuple(second)}",
+                           "Pass shapes whose lengths, from the last on, are equal or 1.",
+                           kind=errors.InvalidArgumentError) from error
+
+
 def saturated(x: Any, dtype: Any) -> Any:
     """The tensor in another dtype, after what that cannot hold became its smallest or largest number."""
     own = name_of(x)
@@ -264,40 +340,12 @@ def saturated(x: Any, dtype: Any) -> Any:
     return ops.cast(x if limit is None or "int" in own else ops.clip(x, -limit, limit), dtype)
 
 
-def with_diagonal(x: Any, diagonal: Any) -> Any:
-    """A matrix, or a stack of them, with another diagonal."""
-    rows, columns = x.shape[-2:]
-    on = np.arange(rows)[:, None] == np.arange(columns)
-    wide = ops.pad(diagonal, [(0, 0)] * (diagonal.ndim - 1) + [(0, max(rows, columns) - diagonal.shape[-1])])
-    return ops.where(tensor(on), ops.expand_dims(wide[..., :rows], -1), x)
-
-
-def band(x: Any, lower: int, upper: int) -> Any:
-    """A matrix, or a stack of them, with zeros outside a band around the diagonal; negative means all of a side."""
-    distance = np.arange(x.shape[-2])[:, None] - np.arange(x.shape[-1])
-    inside = ((lower < 0) | (distance <= lower)) & ((upper < 0) | (-distance <= upper))
-    return ops.where(tensor(inside), x, ops.zeros_like(x))
-
-
-def normed(x: Any, order: Any, axis: Any) -> tuple[Any, Any]:
-    """The tensor, divided by its norm, and the norm."""
-    length = norm(x, order, axis, True)
-    return ops.divide(x, length), length
-
-
 def weighted_loss(labels: Any, logits: Any, weight: Any) -> Any:
     """Cross entropy of independent classes, with a weight for those that are there."""
     factor = ops.add(1.0, ops.multiply(ops.subtract(weight, 1.0), labels))
     return ops.add(ops.multiply(ops.subtract(1.0, labels), logits),
                    ops.multiply(factor, ops.add(ops.log1p(ops.exp(ops.negative(ops.abs(logits)))),
                                                 ops.relu(ops.negative(logits)))))
-
-
-def norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
-    """The norm of the whole tensor, or along axes."""
-    if order != "euclidean":
-        return ops.norm(x, order, axis, keepdims=keepdims)
-    return ops.sqrt(ops.sum(ops.square(x), axis, keepdims=keepdims))
 
 
 def unit(x: Any, axis: Any, epsilon: float) -> Any:

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 from refdist import errors
 from refdist.array.convert import HoldsArray
 from refdist.tf import tensors, texts
-from refdist.tf.shapes import sizes
+from refdist.tf.shapes import TensorShape, sizes
 
 _TABLE = """
 # Arithmetic.
 abs math.abs (x) : ops.abs(T(x))
 negative math.negative (x) : ops.negative(T(x))
 sign math.sign (x) : ops.sign(T(x))
-round math.round (x) : ops.round(T(x))
+round math.round math.rint (x) : ops.round(T(x))
 floor math.floor (x) : ops.floor(T(x))
 math.ceil (x) : ops.ceil(T(x))
 square math.square (x) : ops.square(T(x))
@@ -46,16 +46,43 @@ tan math.tan (x) : ops.tan(T(x))
 tanh math.tanh nn.tanh (x) : ops.tanh(T(x))
 sinh math.sinh (x) : ops.sinh(T(x))
 cosh math.cosh (x) : ops.cosh(T(x))
+asinh math.asinh (x) : ops.arcsinh(T(x))
+acosh math.acosh (x) : ops.arccosh(T(x))
+atanh math.atanh (x) : ops.arctanh(T(x))
 asin math.asin (x) : ops.arcsin(T(x))
 acos math.acos (x) : ops.arccos(T(x))
 atan math.atan (x) : ops.arctan(T(x))
 atan2 math.atan2 (y, x) : ops.arctan2(*pair(y, x))
 sigmoid math.sigmoid nn.sigmoid (x) : ops.sigmoid(T(x))
 math.erf (x) : ops.erf(T(x))
+math.erfc (x) : special("erfc", T(x))
+math.erfinv (x) : special("erfinv", T(x))
+math.erfcinv (x) : special("erfinv", ops.subtract(1, T(x)))
+math.ndtri (x) : special("ndtri", T(x))
+math.lgamma (x) : special("gammaln", T(x))
+math.digamma (x) : special("digamma", T(x))
+math.lbeta (x) : beta(T(x))
+math.igamma (a, x) : special("gammainc", *pair(a, x))
+math.igammac (a, x) : special("gammaincc", *pair(a, x))
+math.zeta (x, q) : special("zeta", *pair(x, q))
+math.bessel_i0 (x) : special("i0", T(x))
+math.bessel_i0e (x) : special("i0e", T(x))
+math.bessel_i1 (x) : special("i1", T(x))
+math.bessel_i1e (x) : special("i1e", T(x))
+math.xlogy (x, y) : special("xlogy", *pair(x, y))
+math.xlog1py (x, y) : special("xlog1py", *pair(x, y))
+math.xdivy (x, y) :
+    ops.where(ops.equal(pair(x, y)[0], 0), ops.zeros_like(pair(x, y)[0]), ops.divide(*pair(x, y)))
+math.polyval (coeffs, x) : polynomial(coeffs, T(x))
 add math.add (x, y) : ops.add(*pair(x, y))
 subtract math.subtract (x, y) : ops.subtract(*pair(x, y))
 multiply math.multiply (x, y) : ops.multiply(*pair(x, y))
 divide math.divide truediv math.truediv (x, y) : quotient(*pair(x, y))
+realdiv (x, y) : ops.divide(*pair(x, y))
+truncatediv (x, y) : truncated(*pair(x, y))
+truncatemod (x, y) : ops.subtract(pair(x, y)[0], ops.multiply(truncated(*pair(x, y)), pair(x, y)[1]))
+scalar_mul math.scalar_mul (scalar, x) : ops.multiply(*pair(scalar, x))
+math.reciprocal_no_nan (x) : ops.divide_no_nan(ops.ones_like(T(x)), T(x))
 math.divide_no_nan (x, y) : ops.divide_no_nan(*pair(x, y))
 math.multiply_no_nan (x, y) :
     ops.where(ops.equal(pair(x, y)[1], 0), ops.zeros_like(pair(x, y)[0]), ops.multiply(*pair(x, y)))
@@ -66,12 +93,15 @@ maximum math.maximum (x, y) : ops.maximum(*pair(x, y))
 minimum math.minimum (x, y) : ops.minimum(*pair(x, y))
 math.squared_difference (x, y) : ops.square(ops.subtract(*pair(x, y)))
 add_n math.add_n (inputs) : functools.reduce(ops.add, map(T, inputs))
+math.accumulate_n (inputs, shape=None, tensor_dtype=None) : functools.reduce(ops.add, map(T, inputs))
 clip_by_value (t, clip_value_min, clip_value_max) : kept(t, ops.clip(T(t), clip_value_min, clip_value_max))
 clip_by_norm (t, clip_norm, axes=None) : clipped(T(t), clip_norm, axes)
 linalg.global_norm (t_list) : global_norm(t_list)
 clip_by_global_norm (t_list, clip_norm, use_norm=None) : clipped_together(t_list, clip_norm, use_norm)
 cumsum math.cumsum (x, axis=0, exclusive=False, reverse=False) :
     accumulated(T(x), ops.cumsum, 0, axis, exclusive, reverse)
+math.cumulative_logsumexp (x, axis=0, exclusive=False, reverse=False) :
+    accumulated(T(x), accumulated_logsumexp, -math.inf, axis, exclusive, reverse)
 math.cumprod (x, axis=0, exclusive=False, reverse=False) : accumulated(T(x), ops.cumprod, 1, axis, exclusive, reverse)
 
 # Comparison and logic.
@@ -85,10 +115,20 @@ logical_and math.logical_and (x, y) : ops.logical_and(T(x), T(y))
 logical_or math.logical_or (x, y) : ops.logical_or(T(x), T(y))
 logical_not math.logical_not (x) : ops.logical_not(T(x))
 math.logical_xor (x, y) : ops.logical_xor(T(x), T(y))
+math.is_non_decreasing (x) : rising(T(x), False)
+math.is_strictly_increasing (x) : rising(T(x), True)
 math.is_nan (x) : ops.isnan(T(x))
 math.is_inf (x) : ops.isinf(T(x))
 math.is_finite (x) : ops.isfinite(T(x))
 where (condition, x=None, y=None) : places(T(condition)) if x is None else ops.where(T(condition), *pair(x, y))
+
+# Bits of integers.
+bitwise.bitwise_and (x, y) : bits("bitwise_and", x, y)
+bitwise.bitwise_or (x, y) : bits("bitwise_or", x, y)
+bitwise.bitwise_xor (x, y) : bits("bitwise_xor", x, y)
+bitwise.invert (x) : bits("invert", x)
+bitwise.left_shift (x, y) : bits("left_shift", x, y)
+bitwise.right_shift (x, y) : bits("right_shift", x, y)
 
 # Reductions.
 reduce_sum math.reduce_sum (input_tensor, axis=None, keepdims=False) :
@@ -141,7 +181,7 @@ histogram_fixed_width_bins (values, value_range, nbins=100, dtype="int32") :
 math.in_top_k nn.in_top_k (targets, predictions, k) : in_top_k(T(targets), T(predictions), int(k))
 math.top_k nn.top_k (input, k=1, sorted=True) : TopKV2(*top(T(input), k, sorted))
 math.reduce_euclidean_norm (input_tensor, axis=None, keepdims=False) :
-    norm(T(input_tensor), "euclidean", ints(axis), keepdims)
+    matrices.norm(T(input_tensor), "euclidean", ints(axis), keepdims)
 nn.zero_fraction math.zero_fraction (value) : ops.mean(ops.cast(ops.equal(T(value), 0), "float32"))
 searchsorted (sorted_sequence, values, side="left", out_type="int32") :
     ops.cast(ops.searchsorted(T(sorted_sequence), T(values), side), D(out_type))
@@ -158,6 +198,7 @@ bitcast (input, type) : T(np.asarray(T(input)).view(D(type)))
 get_static_value (tensor, partial=False) : np.asarray(T(tensor))
 timestamp () : T(time.time(), "float64")
 identity stop_gradient (input) : ops.copy(T(input))
+identity_n (input) : [ops.copy(T(part)) for part in input]
 zeros (shape, dtype="float32") : ops.zeros(ints(shape), D(dtype))
 ones (shape, dtype="float32") : ops.ones(ints(shape), D(dtype))
 zeros_like (input, dtype=None) : ops.zeros_like(T(input), D(dtype))
@@ -172,6 +213,10 @@ sequence_mask (lengths, maxlen=None, dtype="bool") : mask(T(lengths), maxlen, D(
 shape (input, out_type="int32") : T(list(ops.shape(T(input))), out_type)
 size (input, out_type="int32") : T(math.prod(ops.shape(T(input))), out_type)
 rank (input) : T(len(ops.shape(T(input))))
+shape_n (input, out_type="int32") : [T(list(ops.shape(T(part))), out_type) for part in input]
+broadcast_dynamic_shape (shape_x, shape_y) : T(broadcast(ints(shape_x), ints(shape_y)), "int32")
+broadcast_static_shape (shape_x, shape_y) : TensorShape(broadcast(shape_x, shape_y))
+is_symbolic_tensor (tensor) : False
 is_tensor (x) : ops.is_tensor(x) or holds_array(x)
 ensure_shape (x, shape) : ensured(T(x), shape)
 
@@ -214,24 +259,43 @@ unique (x, out_idx="int32") : Unique(*distinct(T(x), D(out_idx))[:2])
 unique_with_counts (x, out_idx="int32") : UniqueWithCounts(*distinct(T(x), D(out_idx)))
 
 # Products.
-matmul linalg.matmul (a, b, transpose_a=False, transpose_b=False) :
-    ops.matmul(turned(T(a), transpose_a), turned(T(b), transpose_b))
-tensordot (a, b, axes) : ops.tensordot(T(a), T(b), axes)
-einsum (equation, *inputs) : ops.einsum(equation, *map(T, inputs))
-norm linalg.norm (tensor, ord="euclidean", axis=None, keepdims=False) : norm(T(tensor), ord, ints(axis), keepdims)
-linalg.matvec (a, b) : ops.squeeze(ops.matmul(T(a), ops.expand_dims(T(b), -1)), -1)
-linalg.diag (diagonal) :
-    ops.multiply(ops.expand_dims(T(diagonal), -1), ops.eye(T(diagonal).shape[-1], dtype=T(diagonal).dtype))
-linalg.diag_part (input) : ops.diagonal(T(input), axis1=-2, axis2=-1)
-linalg.set_diag (input, diagonal) : with_diagonal(T(input), T(diagonal))
-linalg.band_part (input, num_lower, num_upper) : band(T(input), int(num_lower), int(num_upper))
+matmul linalg.matmul (a, b, transpose_a=False, transpose_b=False, adjoint_a=False, adjoint_b=False) :
+    ops.matmul(matrices.turned(T(a), transpose_a, adjoint_a), matrices.turned(T(b), transpose_b, adjoint_b))
+tensordot linalg.tensordot (a, b, axes) : ops.tensordot(T(a), T(b), axes)
+einsum linalg.einsum (equation, *inputs) : ops.einsum(equation, *map(T, inputs))
+norm linalg.norm (tensor, ord="euclidean", axis=None, keepdims=False) :
+    matrices.norm(T(tensor), ord, ints(axis), keepdims)
+linalg.matvec (a, b, transpose_a=False, adjoint_a=False) :
+    ops.squeeze(ops.matmul(matrices.turned(T(a), transpose_a, adjoint_a), ops.expand_dims(T(b), -1)), -1)
+linalg.diag (diagonal, *, k=0) : matrices.of_diagonal(T(diagonal), int(k))
+linalg.diag_part (input, *, k=0) : matrices.diagonal_part(T(input), int(k))
+linalg.set_diag (input, diagonal, *, k=0) : matrices.with_diagonal(T(input), T(diagonal), int(k))
+linalg.tensor_diag (diagonal) : matrices.of_tensor(T(diagonal))
+linalg.tensor_diag_part (input) : matrices.diagonal_of_tensor(T(input))
+linalg.band_part (input, num_lower, num_upper) : matrices.band(T(input), int(num_lower), int(num_upper))
 linalg.matrix_transpose (a) : ops.swapaxes(T(a), -1, -2)
-linalg.normalize (tensor, ord="euclidean", axis=None) : normed(T(tensor), ord, ints(axis))
+linalg.adjoint (matrix) : matrices.turned(T(matrix), False, True)
+linalg.normalize (tensor, ord="euclidean", axis=None) : matrices.normed(T(tensor), ord, ints(axis))
 linalg.trace (x) : ops.trace(T(x), axis1=-2, axis2=-1)
-linalg.inv (input) : ops.inv(T(input))
+linalg.cross (a, b) : matrices.cross(T(a), T(b))
+linalg.inv (input, adjoint=False) : matrices.inverse(T(input), adjoint)
+linalg.pinv (a, rcond=None, validate_args=False) : matrices.pseudoinverse(T(a), rcond)
+linalg.expm (input) : matrices.exponential(T(input))
 linalg.det (input) : ops.det(T(input))
-linalg.solve (matrix, rhs) : ops.solve(T(matrix), T(rhs))
-linalg.cholesky (input) : ops.cholesky(T(input))
+linalg.logdet (matrix) : matrices.log_of_determinant(T(matrix))
+linalg.slogdet (input) : matrices.sign_and_logarithm(T(input))
+linalg.matrix_rank (a, tol=None, validate_args=False) : matrices.rank(T(a), tol)
+linalg.solve (matrix, rhs, adjoint=False) : matrices.solution(T(matrix), T(rhs), adjoint)
+linalg.triangular_solve (matrix, rhs, lower=True, adjoint=False) :
+    matrices.triangular_solution(T(matrix), T(rhs), lower, adjoint)
+linalg.lstsq (matrix, rhs, l2_regularizer=0.0, fast=True) :
+    matrices.least_squares(T(matrix), T(rhs), float(l2_regularizer), fast)
+linalg.cholesky (input) : matrices.cholesky(T(input))
+linalg.cholesky_solve (chol, rhs) : matrices.cholesky_solution(T(chol), T(rhs))
+linalg.qr (input, full_matrices=False) : matrices.factors(T(input), full_matrices)
+linalg.svd (tensor, full_matrices=False, compute_uv=True) : matrices.singular(T(tensor), full_matrices, compute_uv)
+linalg.eigh (tensor) : tuple(ops.eigh(T(tensor)))
+linalg.eigvalsh (tensor) : ops.eigh(T(tensor))[0]
 
 # Neural networks.
 nn.relu (features) : ops.relu(T(features))
@@ -243,8 +307,8 @@ nn.gelu (features, approximate=False) : ops.gelu(T(features), approximate)
 nn.silu nn.swish (features) : ops.silu(T(features))
 nn.log_sigmoid math.log_sigmoid (x) : ops.log_sigmoid(T(x))
 nn.softplus math.softplus (features) : ops.softplus(T(features))
-nn.softmax (logits, axis=-1) : ops.softmax(T(logits), axis)
-nn.log_softmax math.log_softmax (logits, axis=-1) : ops.log_softmax(T(logits), axis)
+nn.softmax math.softmax (logits, axis=None) : ops.softmax(T(logits), -1 if axis is None else axis)
+nn.log_softmax math.log_softmax (logits, axis=None) : ops.log_softmax(T(logits), -1 if axis is None else axis)
 nn.softsign math.softsign (features) : ops.softsign(T(features))
 nn.weighted_cross_entropy_with_logits (labels, logits, pos_weight) : weighted_loss(T(labels), T(logits), pos_weight)
 nn.bias_add (value, bias) : ops.add(T(value), T(bias))
@@ -353,6 +417,7 @@ foldr (fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap
     flow.fold(fn, elems, initializer, True, "tf.foldr")[-1]
 py_function (func, inp, Tout=None) : flow.called(func, inp, False)
 numpy_function (func=None, inp=(), Tout=None, stateful=True) : flow.called(func, inp, True)
+recompute_grad (f) : f
 executing_eagerly () : True
 no_op () : None
 group (*args) : None
@@ -367,11 +432,11 @@ debugging.assert_non_negative (x, message=None, summarize=None) :
     checked("assert_non_negative", ops.all(ops.greater_equal(T(x), 0)), x, 0, message)
 debugging.assert_positive (x, message=None, summarize=None) :
     checked("assert_positive", ops.all(ops.greater(T(x), 0)), x, 0, message)
-debugging.assert_equal (x, y, message=None, summarize=None) :
+assert_equal debugging.assert_equal (x, y, message=None, summarize=None) :
     checked("assert_equal", ops.all(ops.equal(*pair(x, y))), x, y, message)
-debugging.assert_less (x, y, message=None, summarize=None) :
+assert_less debugging.assert_less (x, y, message=None, summarize=None) :
     checked("assert_less", ops.all(ops.less(*pair(x, y))), x, y, message)
-debugging.assert_greater (x, y, message=None, summarize=None) :
+assert_greater debugging.assert_greater (x, y, message=None, summarize=None) :
     checked("assert_greater", ops.all(ops.greater(*pair(x, y))), x, y, message)
 debugging.assert_near (x, y, rtol=None, atol=None, message=None, summarize=None) :
     checked("assert_near", near(*pair(x, y), rtol, atol), x, y, message)
@@ -381,7 +446,7 @@ debugging.assert_negative (x, message=None, summarize=None) :
     checked("assert_negative", ops.all(ops.less(T(x), 0)), x, 0, message)
 debugging.assert_non_positive (x, message=None, summarize=None) :
     checked("assert_non_positive", ops.all(ops.less_equal(T(x), 0)), x, 0, message)
-debugging.assert_rank (x, rank, message=None) :
+assert_rank debugging.assert_rank (x, rank, message=None) :
     checked("assert_rank", T(x).ndim == int(rank), x, rank, message, errors.InvalidValueError)
 debugging.assert_rank_at_least (x, rank, message=None) :
     checked("assert_rank_at_least", T(x).ndim >= int(rank), x, rank, message, errors.InvalidValueError)
@@ -464,10 +529,11 @@ def _also_of_text(call: Callable[..., Any], of_text: Callable[..., Any], places:
 
 @functools.cache
 def _scope() -> dict[str, Any]:
-    from refdist.tf import computed, drawn, flow, groups, images, stateless
+    from refdist.tf import computed, drawn, flow, groups, images, matrices, stateless
 
     library = tensors.keras()
     return {**vars(computed), "Unique": texts.Unique, "T": tensors.tensor, "I": images.required, "ops": library.ops,
-            "random": drawn, "stateless": stateless, "flow": flow, "groups": groups, "pixels": images, "sizes": sizes,
-            "errors": errors, "functools": functools, "math": math, "time": time,
+            "random": drawn, "stateless": stateless, "flow": flow, "groups": groups,
+            "matrices": matrices, "pixels": images, "sizes": sizes, "TensorShape": TensorShape, "errors": errors,
+            "functools": functools, "math": math, "time": time,
             "holds_array": lambda value: isinstance(value, HoldsArray)}
