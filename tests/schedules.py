@@ -1,15 +1,40 @@
-"""All schedules of a program, every one of which is run: what `refdist.explore` runs and says is compared with them."""
+"""Programs, and all schedules of them, every one of which is run: `refdist.explore` is compared with these."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import refdist
+from refdist.coordinator import ClusterCoordinator
 from refdist.insight import explorer
 from refdist.insight.schedules import PROGRAM, Process, Run
 
 MOST = 10_000
+Body = Callable[[ClusterCoordinator, Any], object]
 Options = Callable[[Run, dict[Process, int]], list[int]]
 """The choices at a point, given the run and an option for each process that can go on."""
+
+
+def program(body: Body) -> Callable[[], object]:
+    """A program that calls `body` with a coordinator of two workers and a variable."""
+    resolver = refdist.cluster_resolver.SimpleClusterResolver(
+        refdist.train.ClusterSpec({"worker": ["w0:1", "w1:1"], "ps": ["p0:1"]}))
+
+    def run() -> object:
+        strategy = refdist.ParameterServerStrategy(resolver)
+        with strategy.scope():
+            v = refdist.Variable(0.0, name="v")
+        return body(ClusterCoordinator(strategy), v)
+
+    return run
+
+
+def twice(coordinator: ClusterCoordinator, step: Callable[[int], object]) -> None:
+    """Schedules `step` with 0 and with 1, and waits."""
+    for k in range(2):
+        coordinator.schedule(step, args=(k,))
+    coordinator.join()
 
 
 def any_process(run: Run, processes: dict[Process, int]) -> list[int]:
@@ -47,3 +72,22 @@ def all_schedules(program: Callable[[], object], options: Options = any_process,
             return
         prefix = [*taken[:-1], taken[-1] + 1]
     raise AssertionError(f"there are more than {MOST} schedules")
+
+
+def all_outcomes(run_of: Callable[[], object]) -> set[str]:
+    """What a program and its variables come to in all schedules, every one of which is run."""
+    return {_shown(trial) for trial in all_schedules(run_of) if trial.came is not None}
+
+
+def explored_outcomes(run_of: Callable[[], object]) -> set[str]:
+    """The same of the schedules that `refdist.explore` runs."""
+    explored = explorer._Explorer(run_of, lambda result: True, "10min")
+    outcomes: set[str] = set()
+    note = explored._note
+    explored._note = lambda trial: (outcomes.add(_shown(trial)), note(trial))[1]  # type: ignore[method-assign]
+    explored.explore()
+    return outcomes
+
+
+def _shown(trial: explorer._Trial) -> str:
+    return f"{trial.came} with {trial.came.variables if trial.came is not None else None}"

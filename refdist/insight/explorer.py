@@ -43,13 +43,13 @@ from refdist.insight.anomalies import (
 )
 from refdist.insight.commuting import Effect, commute, keep_ages
 from refdist.insight.kills import Files
+from refdist.insight.names import place_of
 from refdist.insight.orders import choices_of
 from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import LIMITS, ORDERS_LIMITS, SHOWN, Finding, Report, table
 from refdist.insight.sampling import by_lot, by_priorities, probability
 from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, REPLICA, Cut, Decide, Doom, Faults, Process, Run, Step
-from refdist.insight.shared import place_of
 
 Program = Callable[[], object]
 Check = Callable[[Any], object]
@@ -62,6 +62,7 @@ ORDERING = 4  # the part of the budget that they may take is 1 in so many
 CERTAIN = (LOST_UPDATE, TORN_READ, TORN_WRITE, STALE_READ)
 PREDICTIONS = 10  # the most runs that confirm predicted schedules
 UNITS = {"s": 1, "min": 60}  # of a budget, in seconds
+NOT_FOLLOWED = "what is shared under a name that is computed was not followed; write the name out"
 NO_OPTION = "there is no such option"
 TURNS_ADVICE = ("keep what a replica changes in the replica, and combine it in a collective call; draw random numbers "
                 "from a generator for each replica")
@@ -349,6 +350,8 @@ class _Explorer:
         self._note(self.attempt(_reversed))
         if unseen := ", ".join(sorted(quiet.run.orders.unseen)):
             self._reasons[f"what replicas share was not looked into: {unseen}"] = None
+        if quiet.run.orders.computed:
+            self._reasons[f"{NOT_FOLLOWED}: {', '.join(quiet.run.orders.computed)}"] = None
         return ""
 
     def _search(self, report: Report, quiet: _Trial) -> str:
@@ -561,13 +564,17 @@ class _Explorer:
         except Cut:
             came = None
         except Exception as error:
-            came = Outcome(None, None, (), (), error)
+            came = Outcome(None, None, (), error=error)
         except SystemExit as error:
             run.exits = True
-            came = Outcome(None, None, (), (), error if error.code else None)
+            came = Outcome(None, None, (), error=error if error.code else None)
         self._reasons |= run.disturbances
+        if came is not None and came.unseen and self._check is None and self._bound is None:
+            self._reasons[f"what the program returned was not looked into: {', '.join(came.unseen)}"] = None
         if run.sharing.unseen:
             self._reasons[f"what functions share was not looked into: {', '.join(run.sharing.unseen)}"] = None
+        if run.sharing.computed:
+            self._reasons[f"{NOT_FOLLOWED}: {', '.join(run.sharing.computed)}"] = None
         for step in run.steps:
             self._shares = self._shares or bool(step.changes)
             self._shared |= dict.fromkeys(map(str, step.changes))

@@ -19,7 +19,8 @@ from greenlet import getcurrent
 
 from refdist.core import call_site
 from refdist.core.agreement import CollectiveCall
-from refdist.insight.shared import Look, Picture, changed, of_the_program
+from refdist.insight.names import of_the_program
+from refdist.insight.shared import Look, Numbers, Picture, changed
 from refdist.variables.served import here
 from refdist.variables.variable import ResourceVariable
 
@@ -117,11 +118,15 @@ class Orders:
     Attributes:
         segments: what has happened.
         unseen: what could not be looked into.
+        objects: numbers of objects that are not looked into.
+        computed: where a replica asks for a name that it computes, by which it may reach what was not followed.
     """
 
     def __init__(self, run: Choices) -> None:
         self.segments: list[Segment] = []
         self.unseen: dict[str, bool] = {}
+        self.computed: dict[str, None] = {}
+        self.objects: Numbers = {}
         self._run = run
         self._results: list[Picture] = []
         self._turn: Callable[[], None] | None = None  # ends the turn that a replica has
@@ -139,7 +144,7 @@ class Orders:
         segment.call = str(calls[0])
         if not any(segment.changes.values()):
             return  # it has no other order, and its end is compared with no other
-        look = Look()
+        look = Look(numbers=self.objects)
         for i, (call, frame) in enumerate(zip(calls, frames, strict=True)):
             look.at(f"replica {i}'s contribution", call.contribution)
             self._look_at_frames(look, frame, f"replica {i}")
@@ -149,11 +154,11 @@ class Orders:
         """Their run has ended."""
         if not self._applies():
             return
-        look = Look()
+        look = Look(numbers=self.objects)
         look.at("results", list(results))
         self._results.append(look.picture)
         if any(self.segments[-1].changes.values()):
-            self._end(self.segments[-1], Look())
+            self._end(self.segments[-1], Look(numbers=self.objects))
 
     def end_turn(self) -> None:
         """Notes what the replica has changed that had its turn last, if it has one."""
@@ -231,11 +236,12 @@ class _Turns:
         self._before = after
 
     def _looked(self, segment: Segment) -> Picture:
-        look = Look()
+        look = Look(numbers=self._orders.objects)
         look.at(self._name, self._fn)
         for name, argument in self._arguments:
             look.at(f"argument {name}", argument)
         look.states()
         self._orders.unseen |= look.unseen
+        self._orders.computed |= look.computed
         segment.codes |= look.codes
         return look.picture

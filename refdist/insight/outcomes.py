@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
+import array
+from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from refdist import nest
-from refdist.array.convert import HoldsArray, is_array, to_array, to_numpy
+from refdist.array.convert import HoldsArray, is_array, kind_of, to_array, to_numpy
 from refdist.coordinator.values import RemoteValue
+from refdist.core.call_site import is_ours
+from refdist.insight.names import of_python, of_the_program
 from refdist.insight.schedules import Run
+from refdist.insight.shared import EQUAL, attributes, exactly
 
 # Sums of floats may differ by the order of their terms.
 ROUNDINGS = 64
 REPLICA = "/replica_"  # in the names of all copies of a variable but the first
+_PLAIN = (bool, int, float, complex, str, bytes, np.generic)
 
 
 class Outcome(NamedTuple):
@@ -21,9 +29,10 @@ class Outcome(NamedTuple):
 
     Attributes:
         returned: what the program returned.
-        value: the same, with arrays and numbers for whatever holds one.
+        value: the same, with arrays for whatever holds one, and `Parts` for objects.
         finals: what its variables held at the end, those of replicas by their copies.
         names: those of these variables.
+        unseen: the names of classes of what it returned that cannot be looked into.
         error: what it raised instead.
     """
 
@@ -31,6 +40,7 @@ class Outcome(NamedTuple):
     value: Any
     finals: tuple[Any, ...]
     names: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     error: BaseException | None = None
 
     def __str__(self) -> str:
@@ -48,22 +58,72 @@ class Outcome(NamedTuple):
         return ", ".join(f"{name} = {value}" for name, value in shown.items())
 
 
+class Parts(NamedTuple):
+    """What a value is made of that is neither plain nor an array, a list or a tuple.
+
+    Attributes:
+        kind: the full name of its class, which may be another class in each run.
+        labels: what is written before each of its parts.
+        items: these.
+    """
+
+    kind: str
+    labels: tuple[str, ...] = ()
+    items: tuple[Any, ...] = ()
+
+
 def outcome(run: Run, returned: Any) -> Outcome:
     """The outcome of a run whose program returned `returned`."""
     returned = nest.map_structure(lambda leaf: leaf.fetch() if isinstance(leaf, RemoteValue) else leaf, returned)
-    value = nest.map_structure(_leaf, returned)
+    unseen: dict[str, None] = {}
+    value = _comparable(returned, unseen)
     # Variables of a lost parameter server have no final value; the program has made others in their place.
     cells = [cell for cell in (*run.cells, *run.copies) if not run.is_gone(cell)]
     finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in cells)
-    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells))
+    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells), tuple(unseen))
 
 
-def _leaf(leaf: Any) -> Any:
-    if isinstance(leaf, HoldsArray) or is_array(leaf):
-        return np.array(to_numpy(to_array(leaf)))
-    # Objects that compare by identity differ in each run, so only their type is compared.
-    plain = leaf is None or isinstance(leaf, (bool, int, float, complex, str, bytes, np.generic))
-    return leaf if plain else type(leaf)
+def _comparable(value: Any, unseen: dict[str, None], around: tuple[int, ...] = ()) -> Any:
+    """A value in a form that can be compared with that of another run; the names of what cannot go to `unseen`."""
+    if isinstance(value, HoldsArray) or is_array(value):
+        return np.array(to_numpy(to_array(value)))
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if id(value) in around:
+        return Parts(f"{name}, which is around it")
+
+    def inside(part: Any) -> Any:
+        return _comparable(part, unseen, (*around, id(value)))
+
+    if kind in (list, tuple):
+        return kind(map(inside, value))
+    if isinstance(value, Mapping):
+        return Parts(name, tuple(f"{text(inside(key))}: " for key in value), tuple(map(inside, value.values())))
+    if isinstance(value, (set, frozenset)):
+        items = sorted(map(inside, value), key=text)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        return Parts(name, tuple(f"{field}=" for field in value._fields), tuple(map(inside, value)))
+    elif nest.is_nested(value):
+        items = [inside(item) for item in nest.items(value)]
+    elif isinstance(value, EQUAL):
+        items = [str(value)]
+    elif isinstance(value, (bytearray, memoryview)):
+        items = [bytes(value)]
+    elif isinstance(value, array.array):
+        items = list(value)
+    elif isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+        return Parts(f"{value.__module__}.{value.__qualname__}")
+    elif isinstance(value, (BaseException, SimpleNamespace, argparse.Namespace)) or (
+            of_the_program(kind.__module__) and not is_ours(kind.__module__)):
+        named = [*(enumerate(value.args) if isinstance(value, BaseException) else ()), *attributes(value)]
+        return Parts(name, tuple(f"{label}=" for label, _ in named), tuple(inside(item) for _, item in named))
+    else:
+        if kind is not object and of_python(kind.__module__):
+            unseen[name.removeprefix("builtins.")] = None
+        return Parts(name)
+    return Parts(name, ("",) * len(items), tuple(items))
 
 
 def same(first: Outcome, second: Outcome) -> bool:
@@ -74,34 +134,38 @@ def same(first: Outcome, second: Outcome) -> bool:
 
 
 def _alike(first: Any, second: Any) -> bool:
-    if nest.is_nested(first) or nest.is_nested(second):
-        if type(first) is not type(second):
+    if isinstance(first, (list, tuple)) or isinstance(second, (list, tuple)):
+        if type(first) is not type(second) or len(first) != len(second):
             return False
-        if isinstance(first, dict) and list(first) != list(second):
-            return False
-        ones, others = nest.flatten(first), nest.flatten(second)
-        return len(ones) == len(others) and all(map(_alike, ones, others))
-    if isinstance(first, type) or first is None or isinstance(first, (str, bytes)):
-        return bool(first == second)
-    array, other = np.asarray(first), np.asarray(second)
-    if array.dtype != other.dtype or array.shape != other.shape:
+        return all(map(_alike, first, second))
+    if first is None or second is None or isinstance(first, (str, bytes)) or isinstance(second, (str, bytes)):
+        return exactly(first) == exactly(second)
+    values, others = np.asarray(first), np.asarray(second)
+    if values.dtype != others.dtype or values.shape != others.shape:
         return False
-    if array.dtype.kind not in "fc" or np.array_equal(array, other):
-        return bool(np.array_equal(array, other))
-    near = ROUNDINGS * float(np.finfo(array.dtype).eps)
-    largest = float(np.max(np.abs(array[np.isfinite(array)]), initial=0.0))
-    return bool(np.allclose(array, other, rtol=near, atol=near * largest, equal_nan=True))
+    if values.dtype.kind == "V" and kind_of(values.dtype) == "f":
+        values, others = values.astype(np.float64), others.astype(np.float64)
+    if values.dtype.kind not in "fc":
+        return bool(np.array_equal(values, others))
+    for ours, theirs in ((values.real, others.real), (values.imag, others.imag)):
+        if np.any((ours == 0) & (theirs == 0) & (np.signbit(ours) != np.signbit(theirs))):
+            return False  # no order of the terms of a sum changes the sign of a zero
+    near = ROUNDINGS * float(np.finfo(values.dtype).eps)
+    largest = float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
+    return bool(np.allclose(values, others, rtol=near, atol=near * largest, equal_nan=True))
 
 
 def text(value: Any) -> str:
     """A value as text on one line."""
-    if nest.is_nested(value):
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{key!r}: {text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Parts):
+        parts = ", ".join(label + text(item) for label, item in zip(value.labels, value.items, strict=True))
+        if value.kind == "builtins.dict" or (value.kind == "builtins.set" and parts):
+            return f"{{{parts}}}"
+        name = value.kind.removeprefix("builtins.").rpartition(".")[2]
+        return f"{name}({parts})" if parts else name
+    if isinstance(value, (list, tuple)):
         parts = ", ".join(map(text, value))
         return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
-    if isinstance(value, type):
-        return value.__name__
     if isinstance(value, (np.ndarray, np.generic)):
         value = np.asarray(value)
         shown = repr(value.item()) if value.ndim == 0 else np.array2string(value, threshold=8, separator=", ")

@@ -14,11 +14,9 @@ import array
 import contextlib
 import datetime
 import decimal
-import dis
 import fractions
 import functools
 import gc
-import importlib.util
 import io
 import itertools
 import logging
@@ -29,7 +27,7 @@ import re
 import sys
 import threading
 import weakref
-from collections import deque
+from collections import ChainMap, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from types import (
@@ -51,11 +49,11 @@ import numpy as np
 
 from refdist.array.convert import is_array, to_numpy
 from refdist.core import call_site, seeds
-from refdist.core.call_site import Place
 from refdist.data import Dataset
 from refdist.data import Iterator as DatasetIterator
 from refdist.data.pipeline import Pipeline
 from refdist.data.position import Seeds
+from refdist.insight.names import Names, codes, of_python, of_the_program, takes_a_name
 from refdist.random import Generator
 
 ENTRIES = 100_000  # the most paths of a picture
@@ -65,15 +63,19 @@ RANDOM = (PYTHON_S, NUMPY_S, OURS)
 ENVIRONMENT = "`os.environ`"
 Picture = dict[str, object]
 """What was found at each path."""
+Numbers = dict[int, tuple[int, object]]
+"""A number for each of some objects, by their ids; they are kept, so that no id is used twice."""
 
-_BUILT_IN = frozenset(sys.builtin_module_names)
+_OF_CLASSES_OF_PYTHON = frozenset((
+    "__abstractmethods__", "__annotations__", "__dataclass_fields__", "__dataclass_params__", "__orig_bases__",
+    "__parameters__"))
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), range, slice)
 _EXACTLY_PLAIN = frozenset(_PLAIN)
-# What nobody changes, or what is there to be written only.
-_OPAQUE_AND_EQUAL = (
+# What nobody changes; it may be replaced.
+EQUAL = (
     np.dtype, np.ufunc, re.Pattern, pathlib.PurePath, decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
-    datetime.timedelta, datetime.tzinfo, logging.Logger, logging.LoggerAdapter, GetSetDescriptorType,
-    MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
+    datetime.timedelta, datetime.tzinfo)
+_OF_CLASSES = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 _CACHED = type(functools.lru_cache(lambda: None))
 _MADE_OF_OTHERS = (zip, map, filter, itertools.chain, itertools.starmap, itertools.islice)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -85,6 +87,7 @@ class Look:
 
     Args:
         whole: whether large arrays are looked at, too.
+        numbers: by which objects that are not looked into are told apart; those of earlier looks, if there were any.
 
     Attributes:
         left_out: whether one was not.
@@ -94,7 +97,7 @@ class Look:
         held: locks that somebody has.
     """
 
-    def __init__(self, whole: bool = True) -> None:
+    def __init__(self, whole: bool = True, numbers: Numbers | None = None) -> None:
         self.left_out = False
         self._whole = whole
         self.picture: Picture = {}
@@ -104,6 +107,13 @@ class Look:
         self._seen: dict[int, str] = {}  # id -> path
         self._times: dict[str, int] = {}  # how many objects are at a path, where there are several
         self._kept: list[object] = []  # so that no id is used twice
+        self._numbers = {} if numbers is None else numbers
+        self._names = Names()
+
+    @property
+    def computed(self) -> dict[str, None]:
+        """Where code asks for names that it computes, by which it may reach what is not followed."""
+        return self._names.computed
 
     def states(self) -> None:
         """Looks at what all share: the states of random numbers, and the variables of the environment."""
@@ -122,7 +132,7 @@ class Look:
                 times = self._times[path] = self._times.get(path, 1) + 1
                 path = f"{path}, number {times}"
             if type(value) in _EXACTLY_PLAIN:
-                self.picture[path] = value if not isinstance(value, float) or value == value else "nan"
+                self.picture[path] = exactly(value)
                 continue
             if id(value) in self._seen:
                 self.picture[path] = f"the same as {self._seen[id(value)]}"
@@ -136,11 +146,17 @@ class Look:
     def _inside(self, path: str, value: Any) -> Iterator[tuple[str, object]]:
         kind = type(value)
         self.picture[path] = kind.__name__
+        if takes_a_name(value):
+            self._names.of_value(path.partition(",")[0], value)
         if kind is FunctionType:
+            self.picture[path] = value.__module__, value.__qualname__, value.__code__
             yield from self._of_function(path, value)
             return
-        if of_the_program(kind.__module__) and not isinstance(value, type):  # of a list with attributes, these too
-            yield from ((f"{path}.{name}", item) for name, item in _attributes(value))
+        if of_the_program(kind.__module__):
+            if not isinstance(value, type):  # of a list with attributes, these too
+                yield from ((f"{path}.{name}", item) for name, item in attributes(value))
+                if (hidden := _hidden(kind)) is not None:
+                    self.unseen[f"a {hidden.__name__}"] = False
             yield kind.__name__, kind
         if isinstance(value, DatasetIterator):
             self.picture[path] = kind.__name__, value._count
@@ -153,33 +169,50 @@ class Look:
         elif isinstance(value, Generator):
             if value._state._strategy is None:  # replicas have one state among them
                 yield path, value._state._primary._array
-        elif call_site.is_ours(kind.__module__) or kind is object or isinstance(value, _OPAQUE_AND_EQUAL):
-            pass  # variables are compared in the end, and those of replicas are not shared
+        elif call_site.is_ours(kind.__module__) or kind is object:
+            # Variables are compared in the end, and those of replicas are not shared.
+            self.picture[path] = kind.__name__, self._number(value)
+        elif isinstance(value, EQUAL):
+            self.picture[path] = kind.__name__, repr(value)
+        elif isinstance(value, _OF_CLASSES):
+            self.picture[path] = kind.__name__, value.__qualname__
         elif isinstance(value, BuiltinFunctionType):
+            self.picture[path] = kind.__name__, value.__qualname__
             if not isinstance(value.__self__, ModuleType):  # a method, such as `rows.append`
                 yield f"{path}.__self__", value.__self__
         elif isinstance(value, _PLAIN):  # a class of it
-            self.picture[path] = kind.__name__, next(base for base in kind.__mro__ if base in _EXACTLY_PLAIN)(value)
+            self.picture[path] = kind.__name__, exactly(
+                next(base for base in kind.__mro__ if base in _EXACTLY_PLAIN)(value))
         elif isinstance(value, ModuleType):
-            if of_the_program(value.__name__):
-                yield from ((f"{path}.{name}", item) for name, item in list(vars(value).items())
-                            if not name.startswith("__"))
+            self.picture[path] = kind.__name__, value.__name__
+            yield from self._names.enter(f"{path}.", value)
         elif is_array(value):
             content = np.asarray(to_numpy(value))
             if content.nbytes > LARGE and not self._whole:
                 self.left_out = True
                 return
-            self.picture[path] = str(content.dtype), content.shape, _digest(
-                repr(content.tolist()).encode() if content.dtype.hasobject else content.tobytes())
+            held = content.dtype.hasobject
+            self.picture[path] = (str(content.dtype), content.shape, content.flags.writeable,
+                                  None if held else _digest(content.tobytes()))
+            if held:
+                yield from ((f"{path}[{i}]", item) for i, item in enumerate(content.ravel().tolist()))
+        elif value is sys.modules:
+            pass  # its modules are not shared, only named
         elif isinstance(value, (dict, Mapping)):
             items = [(repr(key), item) for key, item in list(value.items())]
             self.picture[path] = kind.__name__, [key for key, _ in items]
             yield from ((f"{path}[{key}]", item) for key, item in items)
             yield from _objects(f"{path}[key", value)
+            if isinstance(value, defaultdict):
+                yield f"{path}.default_factory", value.default_factory
+            elif isinstance(value, ChainMap):
+                yield f"{path}.maps", value.maps
         elif isinstance(value, (list, tuple, deque)):
             self.picture[path] = kind.__name__, len(value)
             yield from ((f"{path}[{i}]", item) for i, item in enumerate(list(value)))
-        elif isinstance(value, (set, frozenset, bytearray)):
+        elif isinstance(value, bytearray):
+            self.picture[path] = kind.__name__, bytes(value)
+        elif isinstance(value, (set, frozenset)):
             self.picture[path] = kind.__name__, repr(sorted(map(repr, value)))
             yield from _objects(f"{path}[item", value)
         elif isinstance(value, random.Random):
@@ -187,18 +220,23 @@ class Look:
         elif isinstance(value, (np.random.RandomState, np.random.Generator)):
             self.picture[path] = _state_of_numpy(value)
         elif isinstance(value, (array.array, memoryview)):
-            self.picture[path] = kind.__name__, _digest(value.tobytes())
+            with contextlib.suppress(ValueError):  # a memoryview that was released
+                self.picture[path] = kind.__name__, _digest(value.tobytes())
         elif isinstance(value, io.IOBase):
-            self.picture[path] = "file", _name(value), _position(value)
+            if not any(value is stream for stream in _printed_to()):
+                self.picture[path] = "file", _name(value), _position(value), _in_memory(value)
         elif isinstance(value, MethodType):
             yield f"{path}.__self__", value.__self__
             yield path + ".__func__", value.__func__
-        elif isinstance(value, functools.partial):
+        elif isinstance(value, (functools.partial, functools.partialmethod)):
             yield from ((path, part) for part in (value.func, *value.args))
             yield from ((f"{path}'s {name}", item) for name, item in value.keywords.items())
+            if isinstance(value, functools.partial):
+                yield from ((f"{path}.{name}", item) for name, item in vars(value).items())
         elif isinstance(value, _CACHED):
             self.picture[path] = kind.__name__, value.cache_info()
             yield from ((path, part) for part in _cached(value))
+            yield from ((f"{path}.{name}", item) for name, item in vars(value).items())
         elif isinstance(value, _MADE_OF_OTHERS):
             yield from ((path, part) for part in gc.get_referents(value))
         elif isinstance(value, _LOCKS):
@@ -211,26 +249,49 @@ class Look:
             if frame is not None:
                 yield from ((f"{path}, which is gone through, {name}", item) for name, item in frame.f_locals.items())
                 yield from self._of_code(frame.f_code, frame.f_globals)
+                # What it goes through has no name.
+                yield from ((f"{path}, which is gone through", part) for part in gc.get_referents(value)
+                            if isinstance(part, (GeneratorType, *_MADE_OF_OTHERS, *_ITERATORS)))
         elif isinstance(value, weakref.ref):
             yield path, value()
+            yield f"{path}'s callback", value.__callback__
         elif isinstance(value, (SimpleNamespace, argparse.Namespace)):
             yield from ((f"{path}.{name}", item) for name, item in list(vars(value).items()))
+        elif isinstance(value, logging.Logger):
+            self.picture[path] = kind.__name__, repr(value), value.disabled, value.propagate
+            yield from ((f"{path}'s handler", handler) for handler in (*value.handlers, *value.filters))
+            if value.propagate and value.parent is not None:
+                yield value.parent.name, value.parent
+        elif isinstance(value, logging.LoggerAdapter):
+            yield from ((f"{path}.{name}", item) for name, item in vars(value).items())
+        elif isinstance(value, logging.StreamHandler) and not isinstance(value, logging.FileHandler):
+            if of_python(kind.__module__):
+                yield f"{path}.stream", value.stream
+        elif isinstance(value, (logging.Handler, logging.Filter)):
+            pass  # files are not followed
         elif isinstance(value, type):
+            self.picture[path] = kind.__name__, value.__module__, value.__qualname__
             if of_the_program(getattr(value, "__module__", "")):
                 yield from ((f"{path}.{name}", item) for name, item in vars(value).items()
-                            if not name.startswith(("__", "_abc_")) or isinstance(item, FunctionType))
+                            if name not in _OF_CLASSES_OF_PYTHON and not name.startswith("_abc_"))
                 yield from ((base.__name__, base) for base in value.__bases__)
         elif isinstance(value, (staticmethod, classmethod)):
             yield path, value.__func__
         elif isinstance(value, property):
-            yield from ((path, part) for part in (value.fget, value.fset) if part is not None)
-        elif of_the_program(kind.__module__):
-            pass  # its attributes are all that it has
+            yield from ((path, part) for part in (value.fget, value.fset, value.fdel) if part is not None)
+        elif isinstance(value, functools.cached_property):
+            yield path, value.func
         elif (state := _of_iterator(value)) is not None:
             yield f"{path}, which is gone through,", state
+        elif of_the_program(kind.__module__):
+            pass  # its attributes are all that it has
         else:
-            name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-            self.unseen[name] = kind.__module__.partition(".")[0] not in sys.stdlib_module_names | {"builtins"}
+            self.picture[path] = kind.__name__, self._number(value)
+            self.unseen[f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")] = not of_python(
+                kind.__module__)
+
+    def _number(self, value: object) -> int:
+        return self._numbers.setdefault(id(value), (len(self._numbers), value))[0]
 
     def _of_reader(self, path: str, reader: object) -> Iterator[tuple[str, object]]:
         # The functions of the program that a dataset calls are in the closures of refdist's own.
@@ -252,7 +313,7 @@ class Look:
             elif isinstance(part, (list, tuple)):
                 waiting += part
             elif isinstance(part, (Pipeline, Dataset, DatasetIterator)):
-                waiting += [item for _, item in _attributes(part)]
+                waiting += [item for _, item in attributes(part)]
             elif callable(part) and not isinstance(part, (type, BuiltinFunctionType)) and not call_site.is_ours(
                     type(part).__module__):
                 yield f"{path}'s {getattr(part, '__name__', 'function')}", part
@@ -276,9 +337,9 @@ class Look:
             self.at(name, value)
 
     def _of_code(self, code: CodeType, names: dict[str, Any]) -> Iterator[tuple[str, object]]:
-        for part in _codes(code):
+        for part in codes(code):
             self.codes[part] = None
-            yield from _named(part, names)
+            yield from self._names.of_code(part, names)
 
 
 def can_be_shared(value: object) -> bool:
@@ -291,51 +352,16 @@ def can_be_shared(value: object) -> bool:
     return type(value) not in _EXACTLY_PLAIN and not is_array(value)
 
 
+def exactly(value: object) -> object:
+    """Equal for plain values that a program cannot tell apart: 0, False, 0.0 and -0.0 are four values, and NaN is one.
+    """
+    return type(value).__name__, value if isinstance(value, (int, str, bytes)) else repr(value)
+
+
 def changed(before: Picture, after: Picture) -> set[str]:
     """The names of what differs between two pictures: paths without what follows the first bracket."""
     differs = {path for path in before.keys() | after.keys() if before.get(path, before) != after.get(path, after)}
     return {path if path in RANDOM else path.partition("[")[0].partition(",")[0] for path in differs}
-
-
-def _named(code: CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """The globals that code uses, which are `names`; of modules of the program, what it may use of them."""
-    used = code.co_names
-    waiting: list[tuple[str, Mapping[str, Any]]] = [("", names)]
-    modules = {name: module for name in _imported(code, names.get("__package__"))
-               if (module := sys.modules.get(name)) is not None and of_the_program(name)}
-    waiting += ((f"{name}.", vars(module)) for name, module in modules.items())
-    entered = {id(module) for module in modules.values()}
-    for prefix, namespace in waiting:
-        for name in used:
-            value = namespace.get(name)
-            if isinstance(value, ModuleType) and of_the_program(value.__name__):
-                if id(value) not in entered:
-                    entered.add(id(value))
-                    waiting.append((f"{prefix}{name}.", vars(value)))
-            elif name in namespace:
-                yield prefix + name, value
-
-
-@functools.lru_cache(maxsize=4096)
-def _imported(code: CodeType, package: str | None) -> tuple[str, ...]:
-    """The names of the modules that code itself imports, from its package too."""
-    instructions = list(dis.get_instructions(code))
-    imported: list[str] = []
-    for i, instruction in enumerate(instructions):
-        if instruction.opname != "IMPORT_NAME":
-            continue
-        level = instructions[i - 2].argval if i > 1 and isinstance(instructions[i - 2].argval, int) else 0
-        name = str(instruction.argval)
-        if level and package:
-            with contextlib.suppress(ImportError):
-                name = importlib.util.resolve_name("." * level + name, package)
-        imported.append(name)
-        for following in instructions[i + 1:]:
-            if following.opname == "IMPORT_NAME":
-                break
-            if following.opname == "IMPORT_FROM":
-                imported.append(f"{name}.{following.argval}")
-    return tuple(imported)
 
 
 def _cached(function: Any) -> Iterator[object]:
@@ -374,6 +400,18 @@ def _hashable(value: Any) -> object:
     return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
+def _printed_to() -> tuple[object, ...]:
+    return sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
+
+
+def _in_memory(file: Any) -> object:
+    """The content of a file that is only in memory."""
+    try:
+        return file.getvalue() if isinstance(file, (io.BytesIO, io.StringIO)) else None
+    except ValueError:  # it is closed
+        return None
+
+
 def _name(file: Any) -> str:
     return str(getattr(file, "name", ""))
 
@@ -385,12 +423,22 @@ def _position(file: Any) -> int:
         return -1
 
 
-def _attributes(value: object) -> Iterator[tuple[str, object]]:
-    yield from getattr(value, "__dict__", {}).items()
-    for slots in (getattr(kind, "__slots__", ()) for kind in type(value).__mro__):
-        for name in [slots] if isinstance(slots, str) else slots:
-            if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
-                yield name, getattr(value, name)
+def attributes(value: object) -> Iterator[tuple[str, object]]:
+    """The attributes that an object of the program's own has, by `__slots__` too, and their names."""
+    yield from list(getattr(value, "__dict__", {}).items())
+    for kind in type(value).__mro__:
+        if "__slots__" in vars(kind):
+            for name, item in vars(kind).items():
+                if isinstance(item, MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # it has no value yet
+                        yield name, item.__get__(value)
+
+
+def _hidden(kind: type) -> type | None:
+    """A class that is not written in Python, of which a class of the program's is one, and that has a state of its own.
+    """
+    return next((base for base in kind.__mro__ if isinstance(vars(base).get("__new__"), BuiltinFunctionType)
+                 and base is not object and not issubclass(base, _KNOWN)), None)
 
 
 _ITERATORS: tuple[type, ...] = (
@@ -405,32 +453,7 @@ def _of_iterator(value: Any) -> object:
     return list(map(repr, tuple(value.__reduce__())))
 
 
-def of_the_program(module: str | None) -> bool:
-    """Whether a module is neither a library, nor Python's own; one without a file may be made by `exec`."""
-    if not module:
-        return True
-    if module in _BUILT_IN or call_site.is_between(module):
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        return module.partition(".")[0] not in sys.stdlib_module_names
-    return not file.startswith(call_site.INSTALLED)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def place_of(name: str, codes: Iterable[CodeType]) -> Place | None:
-    """The first place in some code where a name is used that is not its own."""
-    for code in codes:
-        for instruction in dis.get_instructions(code):
-            if instruction.argval == name and instruction.opname in _USES:
-                return call_site.of_one(code, instruction.offset)
-    return None
-
-
-_USES = ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME", "STORE_NAME", "LOAD_DEREF", "STORE_DEREF", "LOAD_CLASSDEREF")
+_KNOWN: tuple[type, ...] = (
+    *_PLAIN, *EQUAL, *_ITERATORS, *_MADE_OF_OTHERS, list, tuple, dict, set, frozenset, deque, bytearray, BaseException,
+    array.array, random.Random, np.ndarray, np.generic, io.IOBase, functools.partial, weakref.ref, SimpleNamespace,
+    staticmethod, classmethod, property)

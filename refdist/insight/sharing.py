@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from refdist import nest
 from refdist.core.call_site import Place
-from refdist.insight.shared import LOCKS, RANDOM, Look, Picture, can_be_shared, changed, place_of
+from refdist.insight.names import place_of
+from refdist.insight.shared import LOCKS, RANDOM, Look, Numbers, Picture, can_be_shared, changed
 
 ENDED, FAILED = "functions are stopped", "a function fails"
 
@@ -67,17 +68,20 @@ class Sharing:
 
     Attributes:
         unseen: what could not be looked into.
+        computed: where a function asks for a name that it computes, by which it may reach what was not followed.
         held: locks that somebody had at the last look.
     """
 
     def __init__(self, whole: bool) -> None:
         self.unseen: dict[str, None] = {}
+        self.computed: dict[str, None] = {}
         self.held: dict[str, None] = {}
         self._whole = whole
         self._scopes: list[_Scope] = []
         self._numbers: dict[object, int] = {}
         self._first = 0  # the first scope whose functions may still run
         self._states: Picture = {}
+        self._objects: Numbers = {}
         self._wholes: dict[int, Picture] = {}  # pictures with large arrays, where those of each step are without
 
     def add(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> int:
@@ -139,13 +143,14 @@ class Sharing:
 
     def _look_at(self, scope: _Scope, whole: bool) -> bool:
         """Looks at what a scope reaches; whether large arrays were left out."""
-        look = Look(whole)
+        look = Look(whole, self._objects)
         look.at(getattr(scope.fn, "__name__", type(scope.fn).__name__), scope.fn)
         for name, leaf in scope.leaves:
             look.at(name, leaf)
         scope.picture, scope.codes = look.picture, look.codes
         self.unseen |= {name: None for name, of_a_library in look.unseen.items()
                         if not of_a_library and name not in LOCKS}
+        self.computed |= look.computed
         self.held |= look.held
         return look.left_out
 
