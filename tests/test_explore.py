@@ -91,6 +91,10 @@ def scatter_and_assign(v: Any, k: int) -> None:
         v[0].assign([5.0, 5.0])
 
 
+def smallest(v: Any, k: int) -> None:
+    v[0].scatter_min(refdist.IndexedSlices(np.float32([[0.0, 3.0], [-0.0, 2.0], [0.0, 1.0]][k]), np.int32([0, 1])))
+
+
 def opposite(v: Any, k: int) -> None:
     v[k % 2].assign(float(k))
     v[1 - k % 2].assign(float(k))
@@ -149,6 +153,7 @@ PROGRAMS = {
     "branches": program(branching, 3, 3, (0.0,) * 2),
     "rows": program(rows, 3, 3, (np.zeros(3, np.float32),)),
     "scatter and assign": program(scatter_and_assign, 3, 3, (np.zeros(2, np.float32),)),
+    "minima, of zeros too": program(smallest, 3, 3, (np.ones(2, np.float32),)),
     "opposite orders": program(opposite, 2, 3, (0.0,) * 2),
     "one is fetched": fetched_before,
     "a join between": joined_between,

@@ -12,6 +12,7 @@ import sys
 import types
 from typing import Any, ClassVar
 
+import ml_dtypes
 import numpy as np
 import pytest
 from schedules import Body, all_outcomes, explored_outcomes, program, twice
@@ -349,3 +350,35 @@ def test_a_result_that_cannot_be_looked_into_is_named_and_nothing_is_proved() ->
 
     assert refdist.explore(program(body)).reasons == ["what the program returned was not looked into: list_iterator"]
     assert refdist.explore(program(body), check=lambda result: True).proved
+
+
+def test_a_nan_is_equal_to_itself_in_every_dtype() -> None:
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        twice(c, lambda k: v.assign_add(1.0))
+        return [np.full(2, np.nan, dtype) for dtype in (np.float16, np.float32, np.complex64, ml_dtypes.bfloat16)]
+
+    assert refdist.explore(program(body)).proved
+
+
+def test_attributes_in_patterns_are_followed() -> None:
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        STATE.count = 0  # type: ignore[attr-defined]
+
+        def matching() -> None:
+            v.assign_add(1.0)
+            match STATE:
+                case object(count=seen):
+                    v.assign_add(10.0 * seen)
+
+        def counting() -> None:
+            v.assign_add(1.0)
+            STATE.count = 1  # type: ignore[attr-defined]
+
+        c.schedule(matching)
+        c.schedule(counting)
+        c.join()
+        return float(v)
+
+    expected = all_outcomes(program(body))
+    assert len(expected) == 2
+    assert explored_outcomes(program(body)) == expected

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from refdist.array.convert import to_numpy
+import numpy as np
+
+from refdist.array.convert import kind_of, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.core.rules.variables import OPERATIONS, Computes, Takes
 from refdist.variables.served import Access
@@ -50,12 +52,15 @@ class Touch(NamedTuple):
         effect: what it does to the value.
         observes: whether what it returns, which depends on the value, may be used.
         rows: those that it writes; None for all.
+        zeros: of a minimum or maximum, the signs of the zeros in what it takes: whether they are negative.  Of 0.0 and
+            -0.0 the later one may stay.
     """
 
     cell: int
     effect: Effect
     observes: bool
     rows: frozenset[int] | None = None
+    zeros: frozenset[bool] = frozenset()
 
     @property
     def writes(self) -> bool:
@@ -71,10 +76,14 @@ def touch(access: Access, cell: int, used: bool) -> Touch:
     if access.operation == "read":
         return Touch(cell, Effect.READ, True)
     _, takes, computes = OPERATIONS[access.operation]
-    rows = None
+    rows, zeros = None, frozenset[bool]()
     if takes is Takes.SLICES and isinstance(access.value, IndexedSlices):
         rows = frozenset(map(int, to_numpy(access.value.indices).reshape(-1)))
-    return Touch(cell, EFFECTS[computes], access.returned and used, rows)
+        if computes in (Computes.MIN, Computes.MAX):
+            values = to_numpy(access.value.values)
+            if kind_of(values.dtype) == "f":
+                zeros = frozenset(np.signbit(values[values == 0]).tolist())
+    return Touch(cell, EFFECTS[computes], access.returned and used, rows, zeros)
 
 
 def commute(first: Touch | None, second: Touch | None) -> bool:
@@ -83,7 +92,8 @@ def commute(first: Touch | None, second: Touch | None) -> bool:
         return True
     if (first.writes and second.observes) or (second.writes and first.observes):
         return False
-    if first.effect is second.effect and first.effect in COMMUTE_AMONG_THEMSELVES:
+    if first.effect is second.effect and first.effect in COMMUTE_AMONG_THEMSELVES and len(
+            first.zeros | second.zeros) < 2:
         return True
     return first.rows is not None and second.rows is not None and not first.rows & second.rows
 
