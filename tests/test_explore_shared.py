@@ -6,10 +6,13 @@ import functools
 import itertools
 import logging
 import os
+import queue
 import random
+import re
 import subprocess
 import sys
 import threading
+import time
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,7 +26,7 @@ from schedules import Body, all_outcomes, explored_outcomes, program, twice
 
 import refdist
 from refdist.coordinator import ClusterCoordinator
-from refdist.insight import explorer
+from refdist.insight import explorer, schedules
 
 
 def count_in_a_dict(c: ClusterCoordinator, v: Any) -> object:
@@ -389,3 +392,95 @@ def test_the_order_of_the_keys_of_a_dict_is_looked_at() -> None:
 
     report = refdist.explore(program(body))
     assert len(report.results) == 3 and report.findings
+
+
+def set_by_another(v: Any) -> tuple[Callable[[], object], Callable[[], object]]:
+    event = threading.Event()
+    return event.wait, event.set
+
+
+def put_by_another(v: Any) -> tuple[Callable[[], object], Callable[[], object]]:
+    rows: queue.SimpleQueue[int] = queue.SimpleQueue()
+    return rows.get, lambda: rows.put(1)
+
+
+def met_by_another(v: Any) -> tuple[Callable[[], object], Callable[[], object]]:
+    barrier = threading.Barrier(2)
+    return barrier.wait, barrier.wait
+
+
+def polled(v: Any) -> tuple[Callable[[], object], Callable[[], object]]:
+    rows: list[int] = []
+
+    def wait() -> None:
+        while not rows:
+            time.sleep(0.001)
+
+    return wait, lambda: rows.append(1)
+
+
+@pytest.mark.parametrize("made", [set_by_another, put_by_another, met_by_another, polled])
+def test_a_function_that_waits_for_another_one_ends_the_run(made: Callable[[Any], Any],
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "LOOKS", 1)
+
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        wait, go_on = made(v)
+
+        def waiting() -> None:
+            v.assign_add(1.0)
+            wait()
+            v.assign_add(1.0)
+
+        def other() -> None:
+            v.assign_add(1.0)
+            go_on()
+
+        c.schedule(waiting)
+        c.schedule(other)
+        c.join()
+        return float(v)
+
+    report = refdist.explore(program(body), budget="1s")
+    lines = range(made.__code__.co_firstlineno, body.__code__.co_firstlineno + 6)
+    [place] = {match[1] for reason in report.reasons if (match := re.match(
+        rf"a run was cut: a function waits at {re.escape(__file__)}:(\d+), and did not go on for 1 seconds", reason))}
+    assert not report.proved and int(place) in lines
+    assert refdist.explore(program(who_was_first), budget="10min").proved  # the thread that waits disturbs nothing
+
+
+def test_a_function_that_computes_or_sleeps_for_a_while_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = itertools.count()
+    monkeypatch.setattr(schedules, "LOOKS", 1)
+    monkeypatch.setattr(schedules, "time", types.SimpleNamespace(process_time=lambda: float(next(used))))
+
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        c.schedule(lambda: (v.assign_add(1.0), time.sleep(3), v.assign_add(1.0))[0])
+        c.join()
+        return float(v)
+
+    assert refdist.explore(program(body), budget="10min").reasons == []
+
+
+def test_a_function_that_waits_while_it_is_stopped_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "LOOKS", 1)
+
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        def waiting() -> None:
+            try:
+                v.assign_add(1.0)
+                v.assign_add(1.0)
+            finally:
+                threading.Event().wait()
+
+        def failing() -> None:
+            v.assign_add(1.0)
+            raise ValueError
+
+        c.schedule(waiting)
+        c.schedule(failing)
+        c.join()
+        return float(v)
+
+    report = refdist.explore(program(body), budget="1s")
+    assert not report.proved and f"waits at {__file__}" in str(report.reasons)

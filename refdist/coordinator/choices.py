@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from refdist import errors
@@ -107,6 +107,13 @@ class Scheduler(ABC):
 
         Args:
             error: says which one.
+        """
+
+    def runs(self, frame: FrameType) -> None:  # noqa: B027
+        """Called each second while the program waits for a function; what it raises ends the wait.
+
+        Args:
+            frame: where the function is that runs.
         """
 
     def disturbed(self, why: str) -> None:  # noqa: B027

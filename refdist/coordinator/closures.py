@@ -36,12 +36,13 @@ class Closure:
         fate: why it was stopped: CANCELLED, LOST, or "".
         losses: how many workers were lost that carried it out.
         refusals: at how many accesses it was ended since it was stopped.
+        thread: the one that carries it out; 0 before one does.
         turn: what it waits for when another strand has the turn.
         asker: who goes on when it has been stopped; None where it goes on to the next choice.
     """
 
     __slots__ = ("asker", "call", "done", "error", "fate", "losses", "made", "name", "number", "refusals", "returns",
-                 "snapshot", "turn", "value", "worker")
+                 "snapshot", "thread", "turn", "value", "worker")
 
     def __init__(self, call: Callable[[int], object] | bytes, name: str, frame: context_stack.Frame,
                  made: Place | None) -> None:
@@ -59,6 +60,7 @@ class Closure:
         self.fate = ""
         self.losses = 0
         self.refusals = 0
+        self.thread = 0
         self.turn = Turn()
         self.asker: Turn | None = None
 

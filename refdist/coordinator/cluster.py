@@ -18,6 +18,7 @@ tired.  So whatever it waits for gets its turn.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -97,7 +98,7 @@ class Cluster(Functions):
         self._workers = [Worker(i) for i in range(extended.workers)]
         self._rested = list(self._workers)  # idle workers, the one that has been idle longest first
         self._faults: list[Fault] = []
-        self._turn = Turn(of_the_program=True)
+        self._turn = Turn(self._look)
         self._failure: BaseException | None = None
         self._in_a_row = 0
         self._tired: list[Option] = []
@@ -285,6 +286,15 @@ class Cluster(Functions):
             self._failure = None
             raise failure
 
+    def _look(self) -> None:
+        """Shows the scheduler where the function is that has the turn; the others wait for it in code of refdist."""
+        if current.value is not None and _mine.closure is None:
+            frames = sys._current_frames()
+            for worker in self._workers:
+                frame = None if worker.closure is None else frames.get(worker.closure.thread)
+                if frame is not None and not call_site.is_ours(frame.f_globals.get("__name__", "")):
+                    current.value.runs(frame)
+
     def _wait(self, turn: Turn, give: Callable[[], object]) -> None:
         """Gives the turn to another strand, and waits until it comes back."""
         try:
@@ -318,6 +328,7 @@ class Cluster(Functions):
         worker = closure.worker
         assert worker is not None and isinstance(closure.call, Bound)
         _mine.closure, here.worker = closure, worker.number
+        closure.thread = threading.get_ident()
         call, number = closure.call.on(worker.number), worker.number
         try:
             value = closure.snapshot.call(carried_out, call, closure.name, closure.number, number)
@@ -462,5 +473,5 @@ class Cluster(Functions):
     def _stop(self, closure: Closure, fate: str) -> None:
         closure.fate = fate
         if closure is not _mine.closure:
-            closure.asker = asker = Turn(of_the_program=True)
+            closure.asker = asker = Turn(self._look)
             self._wait(asker, closure.turn.give)

@@ -29,21 +29,21 @@ class Turn:
     """Passes the turn between strands: `wait` returns when another strand has called `give`, possibly before.
 
     Args:
-        of_the_program: whether it is that of the program's own thread, which handles signals while it waits.
+        look: called each second while a thread waits that handles signals, as the program's own does.
     """
 
     __slots__ = ("give", "wait")
 
-    def __init__(self, of_the_program: bool = False) -> None:
+    def __init__(self, look: Callable[[], object] | None = None) -> None:
         lock = threading.Lock()
         lock.acquire()
-        self.wait: Callable[[], object] = functools.partial(_wait, lock) if of_the_program else lock.acquire
+        self.wait: Callable[[], object] = lock.acquire if look is None else functools.partial(_wait, lock, look)
         self.give: Callable[[], object] = lock.release
 
 
-def _wait(lock: threading.Lock) -> None:
+def _wait(lock: threading.Lock, look: Callable[[], object]) -> None:
     while not lock.acquire(timeout=SIGNAL_SECONDS):
-        pass
+        look()
 
 
 class _Thread:

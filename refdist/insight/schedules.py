@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -33,6 +34,7 @@ from refdist.core.call_site import Place
 from refdist.core.chooser import chooser
 from refdist.insight.commuting import QUEUEING, Commutes, Touch, commute, touch
 from refdist.insight.kills import Files
+from refdist.insight.names import of_the_program
 from refdist.insight.orders import Orders
 from refdist.insight.sharing import ENDED, FAILED, Cell, Change, Server, Sharing, is_read
 from refdist.variables.creation import variable_creator_scope
@@ -41,6 +43,8 @@ from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import ResourceVariable, Variable
 
 KILLED = "the program is killed"
+LOOKS = 5  # a second apart, in which a function that does not go on is taken to wait for ever
+IDLE = 0.05  # the CPU time of a second in which a process does not compute
 LIMIT = 2500  # steps of a run: more than `cluster.PATIENCE`, after which a loop that waits lets others go on
 
 Process = tuple[int, int]
@@ -252,6 +256,8 @@ class Run(Scheduler):
         self._all_ended = False
         self._joined: bool | None = None  # whether the coordinator has waited for all functions; None for no function
         self._open: Step | None = None
+        self._seen_at: tuple[object, ...] = ()  # where the function was that runs, when it was last looked at
+        self._looks: list[float] = []  # the CPU time of the process, each time that it was seen there
 
     def carry_out(self, program: Callable[[], object], outcome: Callable[[object], Any]) -> Any:
         """Runs the program under this schedule; returns what `outcome` makes of its result.
@@ -548,6 +554,16 @@ class Run(Scheduler):
         known = self._scheduled[number]
         known += [-1] * (self._begun[number] - len(known))  # `schedule` may raise the error after it has added one
 
+    def runs(self, frame: FrameType) -> None:
+        at = len(self.steps), id(frame), frame.f_lasti
+        if at != self._seen_at:
+            self._seen_at = at
+            self._looks.clear()
+        self._looks.append(time.process_time())
+        if self._looks[LOOKS:] and self._looks[-1] - self._looks[-1 - LOOKS] < LOOKS * IDLE:
+            raise self.stop(f"a function waits at {_own_place(frame)}, and did not go on for {LOOKS} seconds; no "
+                            "other function, for which it may wait, runs before its next access")
+
     def left(self, error: errors.RefdistError) -> None:
         self.given_up = self.given_up or error
 
@@ -642,6 +658,14 @@ def _place(frame: FrameType | None) -> tuple[Place | None, bool, str]:
     while frame is not None and call_site.is_between(frame.f_globals.get("__name__", "")):
         method, frame = frame.f_code.co_name, frame.f_back
     return (None, True, method) if frame is None else (*_call(frame.f_code, frame.f_lasti), method)
+
+
+def _own_place(frame: FrameType) -> Place:
+    """The line of the program's own that led to a frame."""
+    own = frame
+    while own.f_back is not None and not of_the_program(own.f_globals.get("__name__")):
+        own = own.f_back
+    return call_site.of_one(own.f_code, own.f_lasti)
 
 
 @lru_cache(maxsize=4096)
