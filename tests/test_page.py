@@ -136,6 +136,7 @@ def test_the_page_does_not_scroll_sideways(shown, size: tuple[int, int], data: R
 
 def test_clauses_are_found_by_outcome_level_chapter_and_words(shown) -> None:
     browser = shown(ONE)
+    assert texts(browser, "title, h1") == 2 * ["Conformance of mine 1.0"]
     everything = {case.clause.name for case in SOME}
     assert visible(browser) == everything
     for outcome in OUTCOMES:

@@ -49,7 +49,10 @@ def test_a_run_is_a_report_beside_those_of_the_suite(testee: Path, capsys: pytes
         "rows-once": "passed", "uneven-end": "failed", "clip-by-value": "skipped"}
     assert rows[0]["seconds"] > 0.0 and "0.75 times its weight" in rows[1]["message"]
     [program] = made["clauses"]["uneven-end"]["examples"]
-    assert [json.loads(line)["batch"] for line in program["source"].splitlines()] == [8, 8]
+    assert main(["trainers", "--write-jobs", "jobs", CHOSEN[1]]) == 0
+    assert program["source"] == Path("jobs").read_text().rstrip("\n")
+    remark, [clause] = made["clauses"]["uneven-end"]["remark"], clauses.chosen(["uneven-end"])
+    assert f". The mistake that is made: {clause.mistake[:-1]}. Otherwise: {clause.caveats[0].page}, " in remark
     assert json.loads(Path("told/badge.json").read_text()) == {
         "schemaVersion": 1, "label": "trainers", "message": "1 of 33 MUST", "color": "yellow"}
     assert f"{testee}\" --clause uneven-end`\n" in Path("told/report.md").read_text()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from ..report import Report, Row, put
-from .clauses import CLAUSES, Clause
+from .clauses import CLAUSES, Clause, jobs
 from .expected import EXPECTED
 from .verdicts import BAD, Verdict
 
@@ -56,13 +56,18 @@ def add(report: Report, name: str, rows: Sequence[Row], command: str) -> None:
     levels = [clause.level for clause in CLAUSES]
     put(report, name, rows, {level: levels.count(level) for level in dict.fromkeys(levels)}, command)
     report["chapters"][CHAPTER] = None
+    numbered = jobs()
     for clause in CLAUSES:
         first = clause.sources[0]
+        remark = f"{first.promise.rstrip('.')}. The mistake that is made: {clause.mistake.rstrip('.')}"
+        if clause.caveats:
+            remark += ". Otherwise: " + "; ".join(f"{caveat.page}, “{caveat.section}”" for caveat in clause.caveats)
         report["clauses"][clause.name] = {
             "chapter": CHAPTER, "level": clause.level, "rule": clause.rule, "page": first.page,
-            "section": first.section, "remark": first.promise.rstrip("."), "tensorflow": "",
+            "section": first.section, "remark": remark, "tensorflow": "",
             "standing": "contradicted" if clause.caveats else "right" if clause.level == "MUST" else "silent",
-            "examples": [{"source": "\n".join(json.dumps(job) for job in clause.jobs), "line": 1}]}
+            "examples": [{"source": "\n".join(json.dumps(job) for job in numbered if job["clause"] == clause.name),
+                          "line": 1}]}
 
 
 def junit(report: Report, name: str) -> str:
