@@ -17,6 +17,7 @@ from typing import Any
 from . import files
 from . import report as reports
 from .chapters import LEVELS
+from .excerpts import TRACEBACK, excerpt
 from .report import FILE, OUTCOMES, Report, Row
 
 TEMPLATE = Path(__file__).with_name("page.html")
@@ -100,7 +101,14 @@ def data(report: Report) -> dict[str, Any]:
 def _detail(row: Row) -> tuple[str | int, ...]:
     """What is shown of a case that did not pass, in the order in which the script names it."""
     texts = (_cut(row[key]) for key in ("message", "reason", "expected", "found"))
-    return row["line"], *texts, _cut(row["output"], last=True)
+    return row["line"], *texts, _printed(row["output"])
+
+
+def _printed(output: str) -> str:
+    """What is shown of what was printed: where it is long, the first traceback, or the end."""
+    if len(output) > LONGEST and TRACEBACK in output:
+        output = f"({len(output):,} characters) ...\n" + "\n".join(excerpt(output))
+    return _cut(output, last=True)
 
 
 def _cut(text: str, last: bool = False) -> str:

@@ -91,6 +91,14 @@ def test_long_texts_are_cut() -> None:
     assert len(text) < 200_000 and "the end" in text and "(1,000,000 characters)" in text
 
 
+def test_a_program_s_own_traceback_is_shown_and_not_what_its_launcher_printed_afterwards() -> None:
+    traceback = "Traceback (most recent call last):\n  File \"mine.py\", line 1\nKeyError: 'kernel'"
+    whole, short = (f"step 1\n{traceback}\n" + "launcher: error 1\n" * count for count in (200, 1))
+    rows = [{**row(case, "failed"), "output": output} for case, output in zip(SOME[:2], (whole, short), strict=True)]
+    shown = [output for *_, output in page.data(made({"mine": rows}))["details"]]
+    assert shown == [f"({len(whole):,} characters) ...\n{traceback}", short]
+
+
 # The page in a browser.
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from schemas import fault
 
 import refdist
 import refdist.conformance
-from refdist.conformance import process
+from refdist.conformance import excerpts, process
 from refdist.conformance.__main__ import main
 from refdist.conformance.trainers import clauses, jobs, reference, runner, table, verdicts
 
@@ -331,7 +331,7 @@ def test_a_deep_traceback_shows_the_line_of_the_testee_and_the_error() -> None:
     shown = [line.partition("| ")[2].strip() for line in lines if "| " in line]
     assert shown[:3] == ["Traceback (most recent call last):", 'File "mine.py", line 9, in <module>', "train(job)"]
     assert shown[-3:] == ['File "lib.py", line 39, in call', "call()", "KeyError: 7"]
-    assert len(shown) == table.LINES and shown.count("...") == 1
+    assert len(shown) == excerpts.LINES and shown.count("...") == 1
 
 
 def test_what_many_clauses_share_is_said_once() -> None:

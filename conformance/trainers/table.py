@@ -6,18 +6,13 @@ and not the pages of a launcher after it, and what many clauses share is said on
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ..excerpts import excerpt
 from .expected import EXPECTED
 from .verdicts import BAD, OUTCOMES, Verdict
-
-LINES = 12  # of what was printed
-OWN = 5  # of them, where it is longer, from the beginning of a traceback: frames of the testee
-TRACEBACK = "Traceback (most recent call last)"
-MARKERS = re.compile(r"\s*[~^]+\s*")  # below a line of a program, those of its characters that failed
 
 
 def table(judged: Sequence[Verdict], command: str = "") -> Iterator[str]:
@@ -44,25 +39,6 @@ def table(judged: Sequence[Verdict], command: str = "") -> Iterator[str]:
             yield f"{'':{width + 13}}run alone: {command} --clause {verdict.clause}"
     counts = {outcome: sum(verdict.outcome == outcome for verdict in judged) for outcome in (*OUTCOMES, EXPECTED)}
     yield ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-
-
-def excerpt(output: str) -> list[str]:
-    """The first traceback in what was printed, its first and its last frames, or the end of it all.
-
-    >>> excerpt('step 1\\nTraceback (most recent call last):\\n  File "mine.py", line 1\\nKeyError: 7\\na launcher')
-    ['Traceback (most recent call last):', '  File "mine.py", line 1', 'KeyError: 7']
-    """
-    lines = output.splitlines()
-    start = next((number for number, line in enumerate(lines) if TRACEBACK in line), None)
-    if start is None:
-        return lines[-LINES:]
-    prefix = lines[start].partition(TRACEBACK)[0]  # a launcher may write a rank before each line
-    block = [line for line in lines[start:] if line.startswith(prefix) and not MARKERS.fullmatch(line[len(prefix):])]
-    end = next((number for number, line in enumerate(block) if number and not line[len(prefix):].startswith(" ")), -1)
-    shown = block[:end + 1 or None]
-    if len(shown) > LINES:  # those in between are a library's
-        shown[OWN:OWN + 1 - LINES] = [f"{prefix}  ..."]
-    return shown
 
 
 def _without_answer(verdict: Verdict) -> bool:
