@@ -382,3 +382,24 @@ def test_attributes_in_patterns_are_followed() -> None:
     expected = all_outcomes(program(body))
     assert len(expected) == 2
     assert explored_outcomes(program(body)) == expected
+
+
+class Model:
+    def __init__(self) -> None:
+        self.modes: list[str] = []
+
+    def eval(self) -> Model:
+        return self
+
+
+def test_an_assertion_that_pytest_rewrites_leads_nowhere() -> None:
+    def body(c: ClusterCoordinator, v: Any) -> None:
+        model = Model()
+
+        def step(k: int) -> None:
+            assert model.eval() is model
+            v.assign_add(1.0)
+        twice(c, step)
+
+    report = refdist.explore(program(body))
+    assert report.proved, str(report)

@@ -92,7 +92,9 @@ class Names:
     def of_code(self, code: CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         """Yields what the names in code lead to whose module has these globals."""
         imported = _imported(code, names.get("__package__"))
-        used, modules = dict.fromkeys((*code.co_names, *_matched(code))), dict.fromkeys(imported)
+        # No program can write "@": pytest's rewriting of `assert` adds such names, of its own affairs.
+        written = (name for name in code.co_names if not name.startswith("@"))
+        used, modules = dict.fromkeys((*written, *_matched(code))), dict.fromkeys(imported)
         for use, leads, holder in _asked(code, names, imported):
             asked = f"{use.name} ({call_site.of_one(code, use.offset)})"
             beyond = None if use.text is None else _ATTRIBUTES.get(use.text) or _COMPUTING.get(
