@@ -271,8 +271,20 @@ def test_rows_without_a_group_and_groups_without_rows_are_errors(tf: Any, call: 
     ("tf.bitwise.bitwise_and([1.0], [2.0])", "bitwise_and: the dtype is float32"),
     ("tf.bitwise.invert([True])", "invert: the dtype is bool"), ("tf.math.polyval(f, 1.0)", "Pass a list"),
     ("tf.broadcast_dynamic_shape([2], [3])", r"\(2,\) and \(3,\)"),
+    ("tf.nn.conv2d(f[None, ..., None], tf.ones([2, 2, 1, 1]), 1, 'SAMEE')", "conv2d: padding is 'SAMEE'"),
+    ("tf.nn.conv2d(f[None, ..., None], tf.ones([2, 2, 3, 1]), 1, 'SAME')", r"filters \(2, 2, 3, 1\)"),
+    ("tf.nn.conv1d(f, tf.ones([2, 2, 1]), 1, 'SAME')", r"conv1d: the tensor has shape \(2, 3\)"),
+    ("tf.nn.conv2d(f[None, ..., None], tf.ones([2, 2, 1, 1]), [1, 2, 1], 'SAME')", r"got \(1, 2, 1\)"),
+    ("tf.nn.conv1d_transpose(f[None], tf.ones([3, 1, 3]), [1, 7, 1], 2)", r"output_shape is \(1, 7, 1\)"),
+    ("tf.nn.max_pool2d(f, 2, 2, 'SAME')", r"max_pool2d: .*\(2, 3\)"), ("tf.nn.dropout(f, 1.5)", "rate is 1.5"),
+    ("tf.nn.dropout(i, 0.5)", "int32"), ("tf.nn.space_to_depth(f[None, ..., None], 2)", "block_size is 2"),
+    ("tf.nn.depth_to_space(f[None, ..., None], 2)", "divides the channels"),
+    ("tf.image.random_brightness(f[..., None], -0.5)", "between 0.5 and -0.5"),
+    ("tf.image.stateless_random_contrast(f[..., None], 0.5, 0.1, [1, 2])", "below upper"),
+    ("tf.image.stateless_random_hue(tf.ones([1, 1, 3]), 0.7, [1, 2])", "at most 0.5"),
+    ("tf.image.stateless_random_brightness(f[..., None], 0.5, [1])", r"seed is \[1\]"),
 ])
-def test_matrices_and_numbers_that_cannot_be_are_errors(tf: Any, call: str, text: str) -> None:
+def test_matrices_windows_and_numbers_that_cannot_be_are_errors(tf: Any, call: str, text: str) -> None:
     with pytest.raises(ValueError, match=rf"\[RD34\].*{text}"):
         eval(call, {"tf": tf, **NAMES})
 

@@ -35,6 +35,7 @@ from refdist.tf import lookup as _lookup
 from refdist.tf import names as _names
 from refdist.tf import pictures as _pictures
 from refdist.tf import records as _records
+from refdist.tf import resizing as _resizing
 from refdist.tf import strings as _strings
 from refdist.tf import texts as _texts
 from refdist.tf.constants import constant
@@ -53,7 +54,7 @@ data = _Namespace("data", _data, {"experimental": _Namespace("data.experimental"
 tpu = _Namespace("tpu", _tpu, {"experimental": _Namespace("tpu.experimental", _tpu.experimental)})
 compat = _Namespace("compat", _compat, {
     "v1": _v1, "as_bytes": _texts.as_bytes, "as_text": _texts.as_text, "as_str": _texts.as_text})
-nn = _Namespace("nn", _nn)
+nn = _Namespace("nn", _nn, {"experimental": _Namespace("nn.experimental")})
 random = _Namespace("random", _random, {"experimental": _Namespace("random.experimental", _random.experimental)})
 bitwise, math, linalg = map(_Namespace, ("bitwise", "math", "linalg"))
 dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half": DTYPES["float16"],
@@ -70,7 +71,7 @@ io = _Namespace("io", own={
     **_part("io", _files, "matching_files", "read_file", "write_file"),
     **_part("io", _records, "FixedLenFeature", "TFRecordOptions", "TFRecordWriter", "decode_csv", "decode_raw",
             "parse_example", "parse_single_example", "parse_tensor", "serialize_tensor")})
-image = _Namespace("image", own=_PICTURES)
+image = _Namespace("image", own={**_PICTURES, **_part("image", _resizing, "ResizeMethod")})
 strings = _Namespace("strings", own=_part("strings", _strings, *_strings.__all__))
 as_string = strings.as_string
 lookup = _Namespace("lookup", own={

@@ -15,7 +15,6 @@ from refdist.tf.tensors import keras, library, tensor
 
 ops = keras().ops
 
-LAYOUT = {"NHWC": "channels_last", "NCHW": "channels_first"}
 _WHOLE = ("int32", "int64", "uint32", "uint64")
 
 
@@ -374,20 +373,6 @@ def normalized(x: Any, middle: Any, variance: Any, offset: Any, scale: Any, epsi
         factor = ops.multiply(factor, tensor(scale))
     shift = ops.negative(ops.multiply(middle, factor))
     return ops.add(ops.multiply(x, factor), shift if offset is None else ops.add(tensor(offset), shift))
-
-
-def dropped(x: Any, rate: Any) -> Any:
-    """The tensor, with some numbers 0 and the others as much larger."""
-    return keras().random.dropout(x, float(rate))
-
-
-def window(sizes: Any) -> tuple[int, int]:
-    """Height and width of a window, or of its steps; a list has those of the batch and the channels, too."""
-    sizes = ints(sizes)
-    if isinstance(sizes, int):
-        return sizes, sizes
-    height, width = sizes[1:3] if len(sizes) == 4 else sizes if len(sizes) == 2 else sizes * 2
-    return height, width
 
 
 def sigmoid_loss(labels: Any, logits: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from refdist import errors
-from refdist.tf import drawn
 from refdist.tf.computed import kept, name_of, resized, scaled
 from refdist.tf.tensors import keras, tensor
 
@@ -100,15 +100,28 @@ def contrasted(image: Any, factor: Any) -> Any:
     return _as_float(image, change)
 
 
-def flipped(image: Any, axis: int, seed: Any) -> Any:
-    """The image, or one in two of a batch on the average, turned over."""
-    count = len(image) if image.ndim == 4 else 1
-    turned = ops.reshape(ops.less(drawn.uniform((count,), 0, 1, "float32", seed), 0.5), (count, 1, 1, 1))
-    return ops.where(turned if image.ndim == 4 else turned[0], ops.flip(image, axis), image)
+def flipped(image: Any, axis: int, draw: Callable[[tuple[int, ...]], Any]) -> Any:
+    """The image, or one in two of a batch on the average, turned over; `draw` makes numbers from 0, below 1."""
+    if image.ndim == 3:
+        return ops.where(ops.less(draw(()), 0.5), ops.flip(image, axis), image)
+    turned = ops.greater(draw((len(image),)), 0.5)  # as in TensorFlow, where a batch is turned over by other numbers
+    return ops.where(ops.reshape(turned, (-1, 1, 1, 1)), ops.flip(image, axis), image)
 
 
-def random_crop(value: Any, size: Any, seed: Any) -> Any:
-    """A part of this size, from any place.
+def span(low: Any, high: Any, most: float = math.inf) -> tuple[Any, Any]:
+    """Between which numbers one is drawn.
+
+    Raises:
+        RD34: there is none between, or the second is above what is possible.
+    """
+    if not low <= high <= most or (low == high and high):
+        raise errors.error("RD34", "a random change of an image", f"numbers between {low} and {high} are asked for",
+                           "Pass a lower that is below upper, a max_delta of 0 or more, and for a hue at most 0.5.")
+    return low, high
+
+
+def random_crop(value: Any, size: Any, draw: Callable[[int], Any]) -> Any:
+    """A part of this size, from any place; `draw` makes so many integers, from 0 to their largest.
 
     Raises:
         RD34: the value is smaller.
@@ -120,7 +133,7 @@ def random_crop(value: Any, size: Any, seed: Any) -> Any:
     if min(spare) < 0:
         raise errors.error("RD34", "tf.image.random_crop", f"the value has shape {tuple(value.shape)}, size is {size}",
                            "Pass a size that is not larger.", kind=errors.InvalidArgumentError)
-    starts = [int(drawn.uniform((), 0, room + 1, "int32", seed)) for room in spare]
+    starts = [int(number) % (room + 1) for number, room in zip(np.asarray(draw(len(spare))), spare, strict=True)]
     return value[tuple(slice(start, start + wanted) for start, wanted in zip(starts, size, strict=True))]
 
 

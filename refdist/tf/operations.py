@@ -314,17 +314,55 @@ nn.weighted_cross_entropy_with_logits (labels, logits, pos_weight) : weighted_lo
 nn.bias_add (value, bias) : ops.add(T(value), T(bias))
 nn.l2_loss (t) : ops.divide(ops.sum(ops.square(T(t))), 2)
 nn.l2_normalize math.l2_normalize linalg.l2_normalize (x, axis=None, epsilon=1e-12) : unit(T(x), ints(axis), epsilon)
-nn.moments (x, axes, keepdims=False) : ops.moments(T(x), ints(axes), keepdims)
+nn.moments (x, axes, shift=None, keepdims=False) : ops.moments(T(x), ints(axes), keepdims)
 nn.batch_normalization (x, mean, variance, offset, scale, variance_epsilon) :
     normalized(T(x), T(mean), T(variance), offset, scale, variance_epsilon)
 nn.embedding_lookup (params, ids, max_norm=None) : looked_up(params, ids, max_norm)
-nn.dropout (x, rate) : dropped(T(x), rate)
-nn.conv2d (input, filters, strides, padding, data_format="NHWC") :
-    ops.conv(T(input), T(filters), window(strides), padding.lower(), LAYOUT[data_format])
-nn.max_pool2d nn.max_pool (input, ksize, strides, padding) :
-    ops.max_pool(T(input), window(ksize), window(strides), padding.lower())
-nn.avg_pool2d nn.avg_pool (input, ksize, strides, padding) :
-    ops.average_pool(T(input), window(ksize), window(strides), padding.lower())
+nn.dropout (x, rate, noise_shape=None, seed=None) :
+    windows.dropped(T(x), rate, noise_shape, lambda shape, dtype: random.uniform(shape, 0, 1, dtype, seed))
+nn.experimental.stateless_dropout (x, rate, seed, rng_alg="auto_select", noise_shape=None) :
+    windows.dropped(T(x), rate, noise_shape, lambda shape, dtype: stateless.uniform(shape, seed, 0, 1, dtype))
+nn.convolution (input, filters, strides=1, padding="VALID", data_format=None, dilations=None) :
+    windows.convolved("tf.nn.convolution", None, input, filters, strides, padding, data_format, dilations)
+nn.conv1d (input, filters, stride, padding, data_format="NWC", dilations=None) :
+    windows.convolved("tf.nn.conv1d", 1, input, filters, stride, padding, data_format, dilations)
+nn.conv2d (input, filters, strides, padding, data_format="NHWC", dilations=None) :
+    windows.convolved("tf.nn.conv2d", 2, input, filters, strides, padding, data_format, dilations)
+nn.conv3d (input, filters, strides, padding, data_format="NDHWC", dilations=None) :
+    windows.convolved("tf.nn.conv3d", 3, input, filters, strides, padding, data_format, dilations)
+nn.conv1d_transpose (input, filters, output_shape, strides, padding="SAME", data_format="NWC") :
+    windows.spread("tf.nn.conv1d_transpose", 1, T(input), T(filters), output_shape, strides, padding, data_format)
+nn.conv2d_transpose (input, filters, output_shape, strides, padding="SAME", data_format="NHWC") :
+    windows.spread("tf.nn.conv2d_transpose", 2, T(input), T(filters), output_shape, strides, padding, data_format)
+nn.conv3d_transpose (input, filters, output_shape, strides, padding="SAME", data_format="NDHWC") :
+    windows.spread("tf.nn.conv3d_transpose", 3, T(input), T(filters), output_shape, strides, padding, data_format)
+nn.depthwise_conv2d (input, filter, strides, padding, data_format=None, dilations=None) :
+    windows.convolved("tf.nn.depthwise_conv2d", 2, input, filter, strides, padding, data_format, dilations,
+    "depthwise_conv")
+nn.separable_conv2d (input, depthwise_filter, pointwise_filter, strides, padding, data_format=None, dilations=None) :
+    windows.convolved("tf.nn.separable_conv2d", 2, windows.convolved("tf.nn.separable_conv2d", 2, input,
+    depthwise_filter, strides, padding, data_format, dilations, "depthwise_conv"), pointwise_filter, 1, "VALID",
+    data_format, None)
+nn.max_pool (input, ksize, strides, padding, data_format=None) :
+    windows.pooled("tf.nn.max_pool", "max", None, input, ksize, strides, padding, data_format)
+nn.max_pool1d (input, ksize, strides, padding, data_format="NWC") :
+    windows.pooled("tf.nn.max_pool1d", "max", 1, input, ksize, strides, padding, data_format)
+nn.max_pool2d (input, ksize, strides, padding, data_format="NHWC") :
+    windows.pooled("tf.nn.max_pool2d", "max", 2, input, ksize, strides, padding, data_format)
+nn.max_pool3d (input, ksize, strides, padding, data_format="NDHWC") :
+    windows.pooled("tf.nn.max_pool3d", "max", 3, input, ksize, strides, padding, data_format)
+nn.avg_pool (input, ksize, strides, padding, data_format=None) :
+    windows.pooled("tf.nn.avg_pool", "average", None, input, ksize, strides, padding, data_format)
+nn.avg_pool1d (input, ksize, strides, padding, data_format="NWC") :
+    windows.pooled("tf.nn.avg_pool1d", "average", 1, input, ksize, strides, padding, data_format)
+nn.avg_pool2d (input, ksize, strides, padding, data_format="NHWC") :
+    windows.pooled("tf.nn.avg_pool2d", "average", 2, input, ksize, strides, padding, data_format)
+nn.avg_pool3d (input, ksize, strides, padding, data_format="NDHWC") :
+    windows.pooled("tf.nn.avg_pool3d", "average", 3, input, ksize, strides, padding, data_format)
+nn.space_to_depth (input, block_size) : windows.deeper(T(input), int(block_size))
+nn.depth_to_space (input, block_size) : windows.wider(T(input), int(block_size))
+nn.crelu (features, axis=-1) :
+    ops.concatenate([ops.relu(T(features)), ops.relu(ops.negative(T(features)))], int(axis))
 nn.sigmoid_cross_entropy_with_logits (labels, logits) : sigmoid_loss(T(labels), T(logits))
 nn.softmax_cross_entropy_with_logits (labels, logits, axis=-1) :
     ops.negative(ops.sum(ops.multiply(T(labels), ops.log_softmax(T(logits), axis)), axis))
@@ -385,17 +423,34 @@ image.rgb_to_hsv (images) : pixels.to_hsv(I(images))
 image.hsv_to_rgb (images) : pixels.to_rgb(I(images))
 image.adjust_saturation (image, saturation_factor) : pixels.saturated(I(image), saturation_factor)
 image.adjust_hue (image, delta) : pixels.turned(I(image), delta)
-image.random_flip_left_right (image, seed=None) : pixels.flipped(I(image), -2, seed)
-image.random_flip_up_down (image, seed=None) : pixels.flipped(I(image), -3, seed)
-image.random_crop (value, size, seed=None) : pixels.random_crop(T(value), ints(size), seed)
+image.random_flip_left_right (image, seed=None) :
+    pixels.flipped(I(image), -2, lambda shape: random.uniform(shape, 0, 1, "float32", seed))
+image.random_flip_up_down (image, seed=None) :
+    pixels.flipped(I(image), -3, lambda shape: random.uniform(shape, 0, 1, "float32", seed))
+image.random_crop (value, size, seed=None) :
+    pixels.random_crop(T(value), ints(size), lambda count: random.uniform((count,), 0, 2**31 - 1, "int32", seed))
 image.random_brightness (image, max_delta, seed=None) :
-    pixels.brighter(I(image), random.uniform((), -max_delta, max_delta, "float32", seed))
+    pixels.brighter(I(image), random.uniform((), *pixels.span(-max_delta, max_delta), "float32", seed))
 image.random_contrast (image, lower, upper, seed=None) :
-    pixels.contrasted(I(image), random.uniform((), lower, upper, "float32", seed))
+    pixels.contrasted(I(image), random.uniform((), *pixels.span(lower, upper), "float32", seed))
 image.random_saturation (image, lower, upper, seed=None) :
-    pixels.saturated(I(image), random.uniform((), lower, upper, "float32", seed))
+    pixels.saturated(I(image), random.uniform((), *pixels.span(lower, upper), "float32", seed))
 image.random_hue (image, max_delta, seed=None) :
-    pixels.turned(I(image), random.uniform((), -max_delta, max_delta, "float32", seed))
+    pixels.turned(I(image), random.uniform((), *pixels.span(-max_delta, max_delta, 0.5), "float32", seed))
+image.stateless_random_flip_left_right (image, seed) :
+    pixels.flipped(I(image), -2, lambda shape: stateless.uniform(shape, seed, 0, 1, "float32"))
+image.stateless_random_flip_up_down (image, seed) :
+    pixels.flipped(I(image), -3, lambda shape: stateless.uniform(shape, seed, 0, 1, "float32"))
+image.stateless_random_crop (value, size, seed) :
+    pixels.random_crop(T(value), ints(size), lambda count: stateless.uniform((count,), seed, 0, 2**31 - 1, "int32"))
+image.stateless_random_brightness (image, max_delta, seed) :
+    pixels.brighter(I(image), stateless.uniform((), seed, *pixels.span(-max_delta, max_delta), "float32"))
+image.stateless_random_contrast (image, lower, upper, seed) :
+    pixels.contrasted(I(image), stateless.uniform((), seed, *pixels.span(lower, upper), "float32"))
+image.stateless_random_saturation (image, lower, upper, seed) :
+    pixels.saturated(I(image), stateless.uniform((), seed, *pixels.span(lower, upper), "float32"))
+image.stateless_random_hue (image, max_delta, seed) :
+    pixels.turned(I(image), stateless.uniform((), seed, *pixels.span(-max_delta, max_delta, 0.5), "float32"))
 
 # Control flow, carried out at once.
 cond (pred, true_fn=None, false_fn=None) : flow.cond(pred, true_fn, false_fn)
@@ -529,11 +584,11 @@ def _also_of_text(call: Callable[..., Any], of_text: Callable[..., Any], places:
 
 @functools.cache
 def _scope() -> dict[str, Any]:
-    from refdist.tf import computed, drawn, flow, groups, images, matrices, stateless
+    from refdist.tf import computed, drawn, flow, groups, images, matrices, stateless, windows
 
     library = tensors.keras()
     return {**vars(computed), "Unique": texts.Unique, "T": tensors.tensor, "I": images.required, "ops": library.ops,
-            "random": drawn, "stateless": stateless, "flow": flow, "groups": groups,
-            "matrices": matrices, "pixels": images, "sizes": sizes, "TensorShape": TensorShape, "errors": errors,
+            "random": drawn, "stateless": stateless, "flow": flow, "groups": groups, "matrices": matrices,
+            "pixels": images, "windows": windows, "sizes": sizes, "TensorShape": TensorShape, "errors": errors,
             "functools": functools, "math": math, "time": time,
             "holds_array": lambda value: isinstance(value, HoldsArray)}
