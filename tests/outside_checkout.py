@@ -20,7 +20,8 @@ for path in modules:
     spec = importlib.util.find_spec(name)
     assert spec and Path(spec.origin or "").is_relative_to(place.parent), name
     if not {"jax", "torch"} & set(parts) and not name.startswith((
-            "refdist.tf.computed", "refdist.tf.folders", "refdist.tf.images", "refdist.tf.keras.",
+            "refdist.tf.computed", "refdist.tf.folders", "refdist.tf.groups", "refdist.tf.images",
+            "refdist.tf.matrices", "refdist.tf.windows", "refdist.tf.keras.",
             "refdist.tf.vocabularies", "refdist.conformance.trainers.testees.",
             "refdist.conformance.trainers.evidence.")):
         importlib.import_module(name)
