@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from keras.src import ops
+from keras.src import backend, ops
 from keras.src.losses import loss as keras_losses
 
 from refdist import errors
@@ -96,6 +96,18 @@ def _apply_mask(original: Callable[..., Any]) -> Callable[..., Any]:
     return apply_mask
 
 
+def _binary_crossentropy(original: Callable[..., Any]) -> Callable[..., Any]:
+    # PyTorch refuses targets below 0 and above 1, such as labels to which noise was added; to Keras they are numbers.
+    def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
+        target, output = ops.convert_to_tensor(target), ops.convert_to_tensor(output)
+        if from_logits or target.shape != output.shape:
+            return original(target, output, from_logits)
+        epsilon = backend.epsilon()
+        output = ops.clip(output, epsilon, 1.0 - epsilon)
+        return -(target * ops.log(output) + (1.0 - target) * ops.log(1.0 - output))
+    return binary_crossentropy
+
+
 def _of_all(value: Any) -> Any:
     # In a step of `fit` all replicas come here.
     replica: Any = context_stack.frame().replica
@@ -123,7 +135,8 @@ def warn_of_weights(what: str, each: Sequence[float], warned: set[str]) -> None:
 
 
 def connect() -> None:
-    """From now on Keras's losses ask refdist for the number of replicas."""
+    """From now on Keras's losses ask refdist for the number of replicas, and take the targets that TensorFlow takes."""
+    replace(backend.nn, "binary_crossentropy", _binary_crossentropy)
     replace(keras_losses, "scale_loss_for_distribution", _scale)
     replace(keras_losses, "unscale_loss_for_distribution", _unscale)
     replace(keras_losses, "reduce_values", _reduce_values)

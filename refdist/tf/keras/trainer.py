@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from keras import Model
 from keras.src import tree
 from keras.src.backend.torch import trainer as torch_trainer
 from keras.src.losses import loss as keras_losses
@@ -197,9 +198,12 @@ def _make_predict(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _build(original: Callable[..., Any]) -> Callable[..., Any]:
-    # Keras infers shapes from a batch: the first replica's share will do.
+    # Keras infers shapes from a batch: the first replica's share will do.  A model without `call`, whose own steps call
+    # its parts, as an autoencoder's or a GAN's, is built by these steps.
     def symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
         strategy = _strategy_of(self)
+        if type(self).call is Model.call:
+            return None
         if strategy is None or iterator is None:
             seen = iterator.peeked() if isinstance(iterator, batches.EpochIterator) else iterator
             return original(self, iterator=seen, data_batch=data_batch)
