@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras.src import api_export
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 from keras.src.models.functional import Functional
 
@@ -27,9 +28,10 @@ _PUNCTUATION = re.compile(rb"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']")
 
 
 def connect() -> None:
-    """From now on Keras has these layers, and its models take text."""
+    """From now on Keras has these layers, its models take text, and files of models name the layers as Keras does."""
     for kind in (StringLookup, IntegerLookup, TextVectorization, Hashing):
         setattr(keras.layers, kind.__name__, kind)
+        api_export.register_internal_serializable(f"keras.layers.{kind.__name__}", kind)
     replace(Functional, "_convert_inputs_to_tensors", _with_text)
 
 
@@ -295,7 +297,7 @@ class _Vocabulary(_Encoding):
         names = ("max_tokens", "num_oov_indices", "mask_token", "oov_token", "invert", "output_mode",
                  "pad_to_max_tokens")
         vocabulary = [str(item) if self._of_text else int(item) for item in self._held.tokens]
-        return {"name": self.name, "vocabulary": vocabulary, **{name: getattr(self, name) for name in names}}
+        return {"name": self.name, "vocabulary": vocabulary or None, **{name: getattr(self, name) for name in names}}
 
 
 class StringLookup(_Vocabulary):
@@ -479,6 +481,16 @@ class TextVectorization(_Vocabulary):
         own = super().get_config()
         return {**{name: own[name] for name in ("name", "vocabulary", "max_tokens", "output_mode",
                                                 "pad_to_max_tokens")}, **self._given}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Such a layer, made again.
+
+        Source: tf.keras.layers.Layer.from_config.
+        """
+        functions = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("standardize", "split")
+                     if isinstance(config[name], dict)}
+        return cls(**{**config, **functions})
 
 
 class Hashing(_Encoding):
