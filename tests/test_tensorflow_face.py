@@ -695,6 +695,7 @@ def test_settings_of_a_runtime_that_is_not_here_change_nothing() -> None:
     tf.config.optimizer.set_jit(True)
     tf.get_logger().setLevel("ERROR")
     tf.autograph.set_verbosity(0)
+    tf.autograph.experimental.set_loop_options(shape_invariants=[(None, tf.TensorShape([2]))])
     assert tf.config.functions_run_eagerly() and tf.autograph.experimental.do_not_convert(len) is len
     assert tf.config.set_simulated_devices is refdist.config.set_simulated_devices
     with pytest.raises(TypeError):

@@ -24,6 +24,8 @@ config.experimental.reset_memory_stats device
 config.optimizer.set_jit enabled
 config.optimizer.set_experimental_options options
 autograph.set_verbosity level alsologtostdout=False
+autograph.experimental.set_loop_options parallel_iterations=None swap_memory=None maximum_iterations=None \
+    shape_invariants=None
 debugging.disable_traceback_filtering
 debugging.enable_traceback_filtering
 compat.v1.enable_eager_execution config=None device_policy=None execution_mode=None
@@ -258,7 +260,8 @@ config = Namespace("config", physical, {
     "optimizer": Namespace("config.optimizer", own=_below("config.optimizer")),
     "threading": Namespace("config.threading", own=_below("config.threading"))})
 autograph = Namespace("autograph", own={
-    **_below("autograph"), "experimental": Namespace("autograph.experimental", own={"do_not_convert": do_not_convert})})
+    **_below("autograph"), "experimental": Namespace("autograph.experimental", own={
+        **_below("autograph.experimental"), "do_not_convert": do_not_convert})})
 debugging = Namespace("debugging", own=_below("debugging"))
 test = Namespace("test", own={
     "is_gpu_available": is_gpu_available, "gpu_device_name": gpu_device_name, "is_built_with_cuda": is_built_with_cuda,
