@@ -608,6 +608,22 @@ def test_places_and_masks_stand_beside_slices_that_go_backwards(torch: Any, two:
     assert refdist.Variable(torch.tensor(whole))[key].tolist() == whole[key].tolist()
 
 
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence", "ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize("index", [[True, False, True], [2, 0], [[0, 2], [1, 1]], 1, np.eye(3) > 0, [1] * 40], ids=str)
+def test_variables_are_indices_of_tensors(torch: Any, two: Any, index: Any) -> None:
+    x = torch.arange(9).reshape(3, 3)
+    for v in (refdist.Variable(torch.tensor(index)), refdist.Variable(np.array(index))):
+        assert x[v].tolist() == x.numpy()[np.array(index)].tolist()
+        written, expected = x.clone(), x.numpy().copy()
+        written[v] = -1
+        written[v] += 5
+        expected[np.array(index)] = 4
+        assert written.tolist() == expected.tolist()
+        assert [chosen.tolist() for chosen in two.run(lambda v=v: x[v]).values] == [x[v].tolist()] * 2
+    rows = refdist.Variable(x)
+    assert [row.tolist() for row in rows] == [row.tolist() for row in [*rows]] == x.tolist()
+
+
 def test_variables_are_indices_of_variables(torch: Any, two: Any) -> None:
     v = refdist.Variable(torch.arange(6).reshape(2, 3))
     mask, row, places = map(refdist.Variable, ([True, False], 1, torch.tensor([1, 0])))

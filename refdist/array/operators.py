@@ -5,8 +5,11 @@ Such an object only says, by `_read()`, which array is meant.  The operation is 
 
 from __future__ import annotations
 
+import dis
 import operator
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,9 @@ OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
 
 # Errors that a library raises for operands that do not fit; PyTorch raises RuntimeError for most.
 _COMPLAINTS = (TypeError, ValueError, LookupError, OverflowError, RuntimeError)
+
+# The operation that stands for brackets since Python 3.14.
+_NB_SUBSCR = 26
 
 # What to write instead of an operation that an array of this shape does not have.
 _ONE = "Choose one element, as in `v[0]`, or reduce the array, as with `np.sum(v)`, `np.any(v)` or `np.all(v)`."
@@ -56,6 +62,13 @@ def item(array: Any, key: object) -> Any:
 
     chosen = tuple(map(read, key)) if isinstance(key, tuple) else read(key)
     return array[chosen] if library is None else library.item(array, chosen)
+
+
+def _is_at_brackets(frame: FrameType) -> bool:
+    # Whether a frame carries out `x[...]` or `x[...] = ...`.
+    code = frame.f_code.co_code
+    name, argument = dis.opname[code[frame.f_lasti]], code[frame.f_lasti + 1]
+    return name in ("BINARY_SUBSCR", "STORE_SUBSCR") or (name == "BINARY_OP" and argument == _NB_SUBSCR)
 
 
 def _complaint(attempted: str, array: object, error: Exception, fix: str) -> errors.RefdistError:
@@ -130,6 +143,9 @@ class ArrayOperators(HoldsArray, np.lib.mixins.NDArrayOperatorsMixin):
         return self._asked("an item", item, key)
 
     def __iter__(self) -> Any:
+        # PyTorch takes `x[v]` for `x[tuple(v)]`; of an index that tuple has one item, the array.
+        if _is_at_brackets(sys._getframe(1)):
+            return iter((self._read(),))
         return self._asked("the rows", iter)
 
     def __len__(self) -> int:
