@@ -1191,6 +1191,31 @@ def test_a_gradient_is_that_of_all_reads_of_a_variable(tf: Any) -> None:
     assert y.numpy() == 16.0 and not (y * 2).requires_grad
 
 
+@needs_keras
+def test_a_gradient_goes_through_a_slice_that_goes_backwards(tf: Any) -> None:
+    v = tf.Variable([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(v[::-1, 2:0:-1] * tf.constant([[1.0, 10.0], [100.0, 1000.0]]))
+    assert y.numpy() == 6 + 50 + 300 + 2000
+    assert tape.gradient(y, v).numpy().tolist() == [[0.0, 1000.0, 100.0], [0.0, 10.0, 1.0]]
+
+
+@needs_keras
+@pytest.mark.filterwarnings("ignore:Dynamo ")
+def test_pytorch_compiles_a_step_beside_refdist_tf(tf: Any) -> None:
+    torch: Any = importlib.import_module("torch")
+    v = tf.Variable([1.0, 2.0, 3.0])
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: object) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    step = torch.compile(lambda x: tf.reduce_sum(x * v + [1.0, 1.0, 1.0]), backend=backend)
+    assert step(tf.constant([2.0, 0.0, 1.0])).numpy() == 8.0
+    assert graphs
+
+
 # With TensorFlow 2.21's values: an array is an operand in the dtype of the tensor.
 OPERANDS: dict[str, tuple[Callable[[Any], Any], list[float], list[float] | None]] = {
     "x - y": (lambda x: x - np.ones(2, F32), [1, 2], [1, 1]),
