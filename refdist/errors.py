@@ -508,6 +508,15 @@ def explain_read_only(error: BaseException) -> None:
             error.add_note(note)
 
 
+def explain_steps(error: BaseException) -> None:
+    """Adds a note to PyTorch's error about a slice of a tensor that goes backwards: what to write instead."""
+    if isinstance(error, ValueError) and error.args == ("step must be greater than zero",):
+        note = ("tensors of PyTorch take no slice that goes backwards, as in `x[::-1]`; write `tf.reverse(x, [0])`, or "
+                "`torch.flip(x, [0])`, with the axes that go backwards; `x[::-2]` is `torch.flip(x, [0])[::2]`")
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
 _OF_A_CONTEXT = {
     "all_reduce": "use `strategy.reduce(reduce_op, value, axis=None)` there",
     "all_gather": "use `strategy.gather(value, axis)` there",

@@ -21,6 +21,7 @@ import worlds
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
+from limits import HANG
 
 import refdist
 from refdist.array import convert
@@ -593,6 +594,21 @@ def test_an_index_of_a_variable_chooses_what_numpy_chooses(kind: str, backend: s
         for chosen in (v[key], *strategy.run(lambda: v[key]).values):
             assert library.numpy(chosen).shape == np.shape(whole[key])
             assert bits(library.numpy(chosen)) == bits(whole[key])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["step()", "two.run(step)", "threading.Thread(target=step).start()"])
+def test_an_uncaught_error_of_a_tensor_s_slice_says_what_to_write(torch: Any, line: str) -> None:
+    program = f"""
+import threading, torch, refdist
+two = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+def step():
+    return torch.arange(3)[::-1]
+{line}
+"""
+    stderr = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG).stderr
+    assert "ValueError: step must be greater than zero" in stderr
+    assert stderr.count("`x[::-1]`; write `tf.reverse(x, [0])`, or `torch.flip(x, [0])`") == 1
 
 
 MASK = np.array([[True, False, True], [False, True, True], [True] * 3, [False] * 3])

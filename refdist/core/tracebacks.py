@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from refdist import journal, notebook
 from refdist.core.call_site import is_ours
-from refdist.errors import InternalError, RefdistError
+from refdist.errors import InternalError, RefdistError, explain_steps
 
 VARIABLE = "REFDIST_TRACEBACK"
 # A global name of modules that compute what the program asks NumPy or PyTorch for, so that errors are the program's.
@@ -108,6 +108,7 @@ def cut(error: BaseException) -> BaseException:
         if exception is None or id(exception) in seen:
             continue
         seen.add(id(exception))
+        explain_steps(exception)
         if not _is_kept(exception):
             exception.__traceback__ = _without(_frames(exception.__traceback__))
         waiting += [exception.__cause__, exception.__context__, *getattr(exception, "exceptions", ())]
