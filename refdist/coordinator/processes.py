@@ -7,7 +7,8 @@ The process of the coordinators has two channels to each worker.  Through the fi
 came of it; through the second it says that a function is to stop.  One thread at a time takes what workers answer
 (`waiting`): one of the program, while it waits, or else one that looks after the channels while the program does
 something of its own, so that workers do not wait for it.  The program does not hand its work to that thread, because
-the interpreter would take milliseconds to switch between the two.
+the interpreter would take milliseconds to switch between the two; and while the program takes answers itself, the
+thread sleeps, because each answer would wake both.
 
 A worker is lost when its channel says so: its process is gone, or was silent in the middle of a message for longer than
 the limit.  Its function goes to the end of the queue.  Where the launcher starts workers again, it comes back by
@@ -43,6 +44,7 @@ from refdist.workers.launcher import WORKER, Task
 DONE, FAILED, STOPPED = "done", "failed", "stopped"
 _LOOK = 1.0  # seconds; something always happens before, but for a program that is interrupted
 _STEP = 0.01
+_MOMENT = 0.001  # how long a worker waits at most when the program begins to do something of its own
 
 
 class _Worker:
@@ -95,6 +97,7 @@ class Fleet:
             self._events.register(file, select.EPOLLIN)
         self._peers = job.peers
         self._losses = [0] * size
+        self._looks = 0  # how often a thread has looked after the channels
         job.peers.listen(self._come_back)
         threading.Thread(target=self._attend, name="refdist coordinator", daemon=True).start()
 
@@ -134,6 +137,7 @@ class Fleet:
 
         Called by one thread at a time.
         """
+        self._looks += 1
         self._send_all()
         for file, _ in self._events.poll(seconds):
             self._hear(file)
@@ -146,9 +150,13 @@ class Fleet:
         self.waiting.changed()
 
     def _attend(self) -> None:
+        looks = 0
         while True:
+            self.waiting.rest()
             self._events.poll()
-            self.waiting.attend(self.go_on, 0)
+            if looks != self._looks or not self.waiting.lead(self.go_on, 0):  # the program comes by itself
+                time.sleep(_MOMENT)
+            looks = self._looks
 
     def _send_all(self) -> None:
         with self.waiting.lock:

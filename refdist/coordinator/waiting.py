@@ -74,12 +74,11 @@ class Waiting:
         """Calls `go_on` once; or waits a moment for a change, if another thread lets functions go on."""
         self.lead(go_on, argument, otherwise=self._wait_a_moment)
 
-    def attend(self, go_on: Callable[[A], object], argument: A) -> None:
-        """Calls `go_on`; or, if another thread has the lead, waits until it has given that up."""
-        if not self.lead(go_on, argument):
-            with self._leads:
-                pass
-            self.changed()
+    def rest(self) -> None:
+        """Waits while another thread has the lead."""
+        with self._leads:
+            pass
+        self.changed()
 
     def lead(self, call: Callable[[A], object], argument: A, otherwise: Callable[[], object] | None = None,
              takes: Callable[[], bool] | None = None) -> bool:
