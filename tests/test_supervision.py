@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -36,6 +38,7 @@ from refdist.backends.mpi.supervisor import (
     seconds_to_wait,
 )
 from refdist.backends.mpi.transport import MPITransport
+from refdist.workers.channels import Gone
 from refdist.workers.launcher import SUPERVISED_VARIABLE, Task
 
 ROOT = Path(__file__).parents[1]
@@ -262,6 +265,7 @@ def test_a_report_waits_for_a_reader_and_comes_whole(blocking: bool) -> None:
 WAITS = """
 import os, signal, sys
 from refdist.backends.mpi import logs, processes, supervisor
+from refdist.workers.channels import Gone
 from refdist.workers.launcher import SUPERVISED_VARIABLE, Task
 woken = processes.woken_by(*processes.ENDING)
 print(flush=True)
@@ -314,6 +318,57 @@ def test_a_limit_of_years_is_one() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with listener, socket.create_connection(listener.getsockname()) as source:
         SocketChannel(Connection(source.detach()), float("inf")).close()
+
+
+def test_messages_arrive_whole_however_they_are_cut() -> None:
+    messages = [b"", b"a", bytes(range(256)) * 60, b"b" * 1_000_000, b"", b"c" * 16_385, b"d"]
+    sending, cutting = socket.socketpair()
+    joining, receiving = socket.socketpair()
+    sender = SocketChannel(Connection(sending.detach()), 60.0)
+    receiver = SocketChannel(Connection(receiving.detach()), 60.0)
+
+    def cut() -> None:
+        for size in itertools.cycle([1, 3, 8, 100, 70_000]):
+            part = cutting.recv(size)
+            if not part:
+                return joining.close()
+            joining.sendall(part)
+
+    cutter = threading.Thread(target=cut, daemon=True)
+    with cutting:
+        sending_all = threading.Thread(target=lambda: [sender.send(message) for message in messages], daemon=True)
+        sending_all.start()
+        sending_all.join(0.01)  # so that some of them are there together
+        cutter.start()
+        assert [receiver.receive() for _ in messages] == messages
+        sender.close()
+        with pytest.raises(Gone, match="its process is gone"):
+            receiver.receive()
+        cutter.join(HANG)
+
+
+def test_a_program_s_own_limit_for_sockets_is_none_for_messages() -> None:
+    here, there = socket.socketpair()
+    socket.setdefaulttimeout(0.001)
+    try:
+        receiver, sender = (SocketChannel(Connection(end.detach()), 60.0) for end in (here, there))
+    finally:
+        socket.setdefaulttimeout(None)
+    later = threading.Timer(0.1, sender.send, [b"late"])
+    later.start()
+    assert receiver.receive() == b"late"
+    later.join(HANG)
+
+
+def test_a_message_that_ends_in_the_middle_is_none() -> None:
+    here, there = socket.socketpair()
+    receiver = SocketChannel(Connection(here.detach()), 60.0)
+    SocketChannel(Connection(os.dup(there.fileno())), 60.0).send(b"whole")
+    there.sendall(struct.pack("!Q", 5) + b"half")
+    there.close()
+    assert receiver.receive() == b"whole"
+    with pytest.raises(Gone, match="its process is gone"):
+        receiver.receive()
 
 
 def test_strangers_that_take_all_files_do_not_end_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ come back: the addresses at which the coordinator and the parameter servers stil
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import secrets
@@ -42,15 +43,22 @@ _CHIEF = Task(CHIEF, 0)
 _LONGEST = 2e6  # seconds, 23 days; Linux counts milliseconds in 32 bits
 _HELLO_SECONDS = 30  # in which who connects says who it is
 _AGAIN_SECONDS = 1.0
+_LENGTH = struct.Struct("!Q")
+_SHORT, _LONG = 1 << 14, 1 << 18  # how many bytes are read at once
 
 
 class SocketChannel:
-    """One end of a connection."""
+    """One end of a connection.
+
+    Before each message goes its length.  What is there is read at once, a short message with its length: who expects
+    several messages in a row calls `receive` again, and does not ask the file whether there is another one.
+    """
 
     def __init__(self, connection: Connection, seconds: float) -> None:
         seconds = min(seconds, _LONGEST)
-        self._connection = connection
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+        connection.close()
+        self._socket.settimeout(None)  # a program may have set another default
         if self._socket.family != socket.AF_UNIX:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -59,20 +67,47 @@ class SocketChannel:
         self._limit = struct.pack("ll", whole, int((seconds - whole) * 1_000_000))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, self._limit)
         self._limited = False
+        self._begun = b""  # what was read of the next message
 
     def send(self, message: bytes) -> None:
         """See `Channel`."""
+        length = _LENGTH.pack(len(message))
         try:
-            self._connection.send_bytes(message)
+            if len(message) <= _SHORT:
+                self._socket.sendall(length + message)
+            else:
+                self._socket.sendall(length)
+                self._socket.sendall(message)
         except _BROKEN as error:
             raise self._gone(error) from error
 
     def receive(self) -> bytes:
         """See `Channel`."""
         try:
-            return self._connection.recv_bytes()
+            begun = self._begun or self._part(_SHORT)
+            while len(begun) < _LENGTH.size:
+                begun += self._part(_SHORT)
+            length, = _LENGTH.unpack_from(begun)
+            message = begun[_LENGTH.size:]
+            if len(message) < length:
+                message = self._completed(message, length)
         except _BROKEN as error:
             raise self._gone(error) from error
+        self._begun = message[length:]
+        return message[:length]
+
+    def _completed(self, begun: bytes, length: int) -> bytes:
+        whole = io.BytesIO()
+        missing = length - whole.write(begun)
+        while missing:
+            missing -= whole.write(self._part(min(missing, _LONG)))
+        return whole.getvalue()
+
+    def _part(self, most: int) -> bytes:
+        part = self._socket.recv(most)
+        if not part:
+            raise EOFError
+        return part
 
     def answer(self) -> bytes:
         """See `Channel`."""
@@ -91,7 +126,6 @@ class SocketChannel:
 
     def close(self) -> None:
         """See `Channel`."""
-        self._connection.close()
         self._socket.close()
 
 
