@@ -270,6 +270,8 @@ def to_array(value: object, dtype: object = None, argument: str = "value",
             return value
     if type(value) is float and (dtype is None or dtype == _FLOAT32):
         return np.array(value, _FLOAT32)
+    if type(value) is int and dtype is None and _INT32.min <= value <= _INT32.max:
+        return np.array(value, np.int32)
     if isinstance(value, HoldsArray):
         return to_array(value._read(), dtype, argument, attempted)
     if isinstance(value, replica_types.Typed):
