@@ -20,6 +20,7 @@ import time
 import traceback
 from typing import NoReturn
 
+from refdist.array import pickles
 from refdist.cluster_resolver import server
 from refdist.cluster_resolver.base import SimpleClusterResolver
 from refdist.cluster_resolver.cluster_spec import ClusterSpec
@@ -132,7 +133,7 @@ class _Worker:
 
 def _packed(value: object) -> bytes:
     try:
-        return pickle.dumps(value, 5)
+        return pickles.dumps(value)
     except Exception:
         return by_value(value)
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refdist import errors
+from refdist.array import pickles
 from refdist.array.convert import dtype_of, frozen, to_numpy
 from refdist.array.indexed_slices import IndexedSlices
 from refdist.array.types import Array
@@ -51,7 +52,7 @@ class Link:
         Raises:
             RD33: the server is gone.  Whatever the method raises.
         """
-        message = pickle.dumps(request, 5)
+        message = pickles.dumps(request)
         with self._lock:
             try:
                 self._channel.send(message)
@@ -247,6 +248,6 @@ class Store:
                     answer = True, getattr(self, method)(*arguments)
                 except Exception as error:
                     answer = False, error
-                channel.send(pickle.dumps(answer, 5))
+                channel.send(pickles.dumps(answer))
             except Gone:
                 return
