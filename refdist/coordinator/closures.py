@@ -9,7 +9,6 @@ from typing import Any
 from refdist import errors, journal, nest
 from refdist.array.convert import HoldsArray, copied, is_array, to_array
 from refdist.coordinator.strands import Turn
-from refdist.core import context_stack, inherited
 from refdist.core.call_site import Place
 from refdist.variables.values import is_splittable
 
@@ -26,7 +25,6 @@ class Closure:
     Attributes:
         call: the function with its arguments, called with the number of the worker; for a worker that is a process,
             what it is sent.
-        snapshot: the state that it begins with: that of the code that scheduled it, in the strategy's scope.
         name: of the function, for messages.
         made: the line that scheduled it.
         number: among those of the coordinator, from 1.
@@ -42,16 +40,13 @@ class Closure:
     """
 
     __slots__ = ("asker", "call", "done", "error", "fate", "losses", "made", "name", "number", "refusals", "returns",
-                 "snapshot", "thread", "turn", "value", "worker")
+                 "thread", "turn", "value", "worker")
 
-    def __init__(self, call: Callable[[int], object] | bytes, name: str, frame: context_stack.Frame,
-                 made: Place | None) -> None:
+    def __init__(self, call: Callable[[int], object] | bytes, name: str, made: Place | None) -> None:
         self.call: Callable[[int], object] | bytes | None = call
         self.name = name
         self.made = made
         self.number = 0
-        with context_stack.pushed(frame):
-            self.snapshot = inherited.Snapshot()
         self.done = False
         self.value: Any = None
         self.error: BaseException | None = None

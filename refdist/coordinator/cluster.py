@@ -31,7 +31,7 @@ from refdist.coordinator.functions import Functions
 from refdist.coordinator.strands import Job, Turn
 from refdist.coordinator.values import PerWorkerDataset, PerWorkerValue, kept, per_worker_datasets
 from refdist.coordinator.waiting import Waiting
-from refdist.core import call_site, devices
+from refdist.core import call_site, context_stack, devices, inherited
 from refdist.strategies.parameter_server import ParameterServerExtended
 from refdist.variables.served import Access, here
 
@@ -62,14 +62,18 @@ class Bound:
 
     Attributes:
         fn, args, kwargs: the function and the arguments; arrays among these are its own.
+        snapshot: the state that it begins with: that of the code that scheduled it, in the strategy's scope.
     """
 
-    __slots__ = ("args", "fn", "kwargs")
+    __slots__ = ("args", "fn", "kwargs", "snapshot")
 
-    def __init__(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def __init__(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object],
+                 scope: context_stack.Frame) -> None:
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
+        with context_stack.pushed(scope):
+            self.snapshot = inherited.Snapshot()
 
     def on(self, worker: int) -> Callable[[], object]:
         """The function of no arguments that a worker calls."""
@@ -183,7 +187,7 @@ class Cluster(Functions):
               ) -> Callable[[int], object]:
         if args or kwargs:
             args, kwargs = nest.map_structure(kept, [args, kwargs])
-        return Bound(fn, args, kwargs)
+        return Bound(fn, args, kwargs, self._extended._scope_frame(context_stack.frame()))
 
     def per_worker_dataset(self, given: object) -> PerWorkerDataset:
         return PerWorkerDataset(per_worker_datasets(given, self.workers), self._extended.lives)
@@ -329,9 +333,9 @@ class Cluster(Functions):
         assert worker is not None and isinstance(closure.call, Bound)
         _mine.closure, here.worker = closure, worker.number
         closure.thread = threading.get_ident()
-        call, number = closure.call.on(worker.number), worker.number
+        call, number, snapshot = closure.call.on(worker.number), worker.number, closure.call.snapshot
         try:
-            value = closure.snapshot.call(carried_out, call, closure.name, closure.number, number)
+            value = snapshot.call(carried_out, call, closure.name, closure.number, number)
             if not closure.fate:
                 self._before_it_returns(closure)
             if not closure.fate:

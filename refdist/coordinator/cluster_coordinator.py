@@ -16,7 +16,7 @@ from refdist.coordinator.cluster import Cluster
 from refdist.coordinator.functions import Functions
 from refdist.coordinator.processes import Processes
 from refdist.coordinator.values import PerWorkerDataset, RemoteValue, not_on_a_worker
-from refdist.core import call_site, context_stack
+from refdist.core import call_site
 from refdist.core.callers import require
 from refdist.core.integers import as_integer
 from refdist.core.rules.calls import Call
@@ -107,9 +107,8 @@ class ClusterCoordinator:
             raise errors.error("RD25", attempted, f"fn is {fn!r}", "Pass a function.")
         cluster = self._cluster
         call = cluster.bound(fn, *call_arguments(() if args is None else args, kwargs, attempted))
-        frame = self._strategy.extended._scope_frame(context_stack.frame())
         site = call_site.of(sys._getframe(1))
-        closure = Closure(call, name_of(fn), frame, site[0] if site else None)
+        closure = Closure(call, name_of(fn), site[0] if site else None)
         cluster.check(attempted)
         if len(cluster.queue) >= QUEUE_LIMIT:
             cluster.wait(lambda: len(cluster.queue) < QUEUE_LIMIT or cluster.error is not None, attempted)
