@@ -59,12 +59,20 @@ def test_names_of_attributes_may_begin_with_an_underscore(tmp_path: Path) -> Non
     assert (float(restored._kernel), float(restored.layer._bias)) == (2.0, 3.0)
 
 
-@pytest.mark.parametrize("name", ["save", "restore", "save_counter", "_root", "_pending", "_tracked", "__class__"])
+@pytest.mark.parametrize("name", ["save", "save_counter", "_root", "_pending", "_tracked", "__class__"])
 def test_names_that_a_checkpoint_has_itself_are_taken(name: str) -> None:
     other = f"{name.strip('_')}_value"
     with pytest.raises(ValueError, match=rf"\[RD34\] Checkpoint: the name '{name}' is taken .*{other}=...\)`"):
         Checkpoint(**{name: refdist.Variable(1.0)})
     Checkpoint(**{other: refdist.Variable(1.0)})
+
+
+@pytest.mark.parametrize("name", ["read", "restore", "write", "sync"])
+def test_a_keyword_takes_the_place_of_a_method(name: str, tmp_path: Path) -> None:
+    path = Checkpoint(**{name: refdist.Variable(2.0)}).save(tmp_path / "ckpt")
+    v = refdist.Variable(0.0)
+    Checkpoint.restore(Checkpoint(**{name: v}), path).assert_consumed()
+    assert float(v) == 2.0
 
 
 def test_variables_synchronized_on_read_are_saved_as_they_are_read(tmp_path: Path) -> None:

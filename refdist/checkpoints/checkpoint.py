@@ -67,6 +67,8 @@ _waiting: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
 _UNASKED = ("save_counter", random_states.NAME)
 # What a checkpoint itself keeps; all other attributes are saved, also those whose names begin with "_".
 _KEPT = frozenset(("_pending", "_places", "_root", "_save_counter"))
+# What no keyword may be called; of other methods, such as `read`, it takes the place, as on TensorFlow.
+_TAKEN = _KEPT | {"save", "save_counter"}
 _SAME_NAMES = "Use the names of attributes under which the variables were saved."
 
 
@@ -88,7 +90,7 @@ class Checkpoint:
 
     Raises:
         RD25, RD34: a number, text, an array, None, a function, a class or an iterator, which would not be saved; or an
-            attribute that the root, or Checkpoint itself, has already.
+            attribute that the root has already, or `save` or another name that Checkpoint needs.
 
     Source: tf.train.Checkpoint.
     """
@@ -101,7 +103,7 @@ class Checkpoint:
     def __init__(self, root: object = None, **kwargs: object) -> None:
         named = kwargs if root is None else {"root": root, **kwargs}
         for name in kwargs:
-            if name in _KEPT or hasattr(Checkpoint, name):
+            if name in _TAKEN or (name.startswith("_") and hasattr(Checkpoint, name)):
                 raise errors.error("RD34", "Checkpoint", f"the name {name!r} is taken by an attribute of Checkpoint "
                                    "itself", f"Choose another name: `Checkpoint({name.strip('_')}_value=...)`.")
         for _ in walk(named, "", {}):

@@ -222,7 +222,7 @@ def rank(x: Any, tolerance: Any) -> Any:
     if tolerance is None:
         unit = float(np.finfo(name_of(x)).eps) * max(x.shape[-2:])
         tolerance = ops.multiply(ops.max(values, -1, keepdims=True), unit)
-    return ops.sum(ops.cast(ops.greater(values, tolerance), "int32"), -1)
+    return ops.cast(ops.count_nonzero(ops.greater(values, tolerance), -1), "int32")
 
 
 def pseudoinverse(x: Any, smallest: Any) -> Any:
