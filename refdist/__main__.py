@@ -39,7 +39,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import refdist
-from refdist import missing
 from refdist.backends.mpi import alone, hosts
 from refdist.backends.mpi.logs import LABEL_VARIABLE
 from refdist.backends.mpi.processes import ENDING
@@ -140,6 +139,7 @@ def _main(arguments: list[str] | None) -> int:
         if count is not None and count < 1:
             parser.error(f"--{name.replace('_', '-')} is {count}; write 1 or more")
     # Not for a launch, which needs no NumPy; and while an interrupt still ends this process without a traceback.
+    from refdist import missing
     from refdist.insight import explorer
     from refdist.tf import programs
     from refdist.tf.stand_in import install
