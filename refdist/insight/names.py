@@ -242,7 +242,9 @@ def _effect(instruction: dis.Instruction) -> int:
 def _call(instructions: Sequence[dis.Instruction], at: int) -> int | None:
     """The number of the instruction that calls what instruction `at` has loaded."""
     depth = 0
-    for i in range(at + 1, len(instructions)):
+    # Since Python 3.13 a function of a module that is imported has this after it.
+    first = at + 2 if instructions[at + 1].opname == "PUSH_NULL" else at + 1
+    for i in range(first, len(instructions)):
         instruction = instructions[i]
         if instruction.opname in ("PRECALL", "CALL") and instruction.arg == depth:
             return i
