@@ -16,12 +16,10 @@ from typing import Any
 import keras_checkpoints
 import numpy as np
 import pytest
+from face import on_torch
 from keras_checkpoints import CASES, fill, first, model
 
-import refdist
-import refdist.tf
 from refdist.errors import InvalidValueError
-from refdist.runtime import process
 
 pytestmark = pytest.mark.skipif(not all(map(importlib.util.find_spec, ("keras", "torch"))),
                                 reason="Keras or PyTorch is not installed")
@@ -29,15 +27,8 @@ pytestmark = pytest.mark.skipif(not all(map(importlib.util.find_spec, ("keras", 
 
 @pytest.fixture
 def tf() -> Iterator[Any]:
-    """`refdist.tf` with Keras; PyTorch is left as other tests expect it."""
-    import torch
-
-    with process.fresh():
-        refdist.set_backend("torch")
-        refdist.tf.keras  # noqa: B018
-        torch.set_grad_enabled(False)
-        yield refdist.tf
-    torch.set_grad_enabled(True)
+    with on_torch() as face:
+        yield face
 
 
 def trained(tf: Any, description: str = "a,b", steps: int = 1) -> tuple[Any, Any]:

@@ -273,6 +273,15 @@ def test_an_operation_computes_what_numpy_computes(call: str, expected: str) -> 
         alike(eval(call, {"tf": tf, **NAMES}), eval(expected, NAMES))
 
 
+@pytest.mark.parametrize("kind", ["sum", "mean", "sqrt_n", "max", "min", "prod"])
+def test_segments_are_reduced_where_jax_compiles_the_step(kind: str) -> None:
+    def reduced(data: Any, ids: Any) -> Any:
+        return getattr(tf.math, f"unsorted_segment_{kind}")(data, ids, 4)
+
+    data, ids = jnp.asarray(X[:6]), jnp.asarray([0, 2, -1, 2, 0, 1])
+    np.testing.assert_allclose(jax.jit(reduced)(data, ids), reduced(data, ids), rtol=1e-6)
+
+
 def test_random_numbers_begin_again_with_the_seed() -> None:
     def drawn() -> list[Any]:
         tf.random.set_seed(5)

@@ -1,4 +1,4 @@
-"""Arrays come out of a message as they would out of NumPy's own pickle of it."""
+"""An array that is sent in a message arrives as NumPy's own pickle would bring it."""
 
 from __future__ import annotations
 

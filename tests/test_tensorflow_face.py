@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from face import on_torch
 from limits import HANG
 
 import refdist
@@ -53,16 +54,9 @@ NAMES: dict[str, Any] = {
 
 @pytest.fixture
 def tf() -> Iterator[Any]:
-    """`refdist.tf` with Keras; PyTorch is left as other tests expect it."""
-    import torch
-
-    with process.fresh():
-        refdist.set_backend("torch")
-        refdist.tf.keras  # noqa: B018
-        refdist.tf.texts.connect()
-        torch.set_grad_enabled(False)
-        yield refdist.tf
-    torch.set_grad_enabled(True)
+    with on_torch() as face:
+        face.texts.connect()
+        yield face
 
 
 @needs_keras

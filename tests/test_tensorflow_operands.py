@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from face import on_torch
 
 import refdist
 import refdist.tf
-from refdist.runtime import process
 
 _INSTALLED = {name for name in ("keras", "torch", "tensorflow") if importlib.util.find_spec(name)}
 KINDS = ["float32", "float64", "float16", "int32", "int64"]
@@ -50,13 +50,8 @@ def tf(request: Any) -> Iterator[Any]:
         import tensorflow
         yield tensorflow
         return
-    import torch
-    with process.fresh():
-        refdist.set_backend("torch")
-        refdist.tf.keras  # noqa: B018
-        torch.set_grad_enabled(False)
-        yield refdist.tf
-    torch.set_grad_enabled(True)
+    with on_torch() as face:
+        yield face
 
 
 def expected(sign: str, left: Any, right: Any) -> Any:

@@ -119,12 +119,12 @@ def test_a_file_of_expected_failures_cannot_become_outdated(tmp_path: Path) -> N
     (tmp_path / "expected").write_text("# known\nuneven-end | 0.75 times | the sampler\nclip-* | weight | not yet\n")
     lines = expected.read(tmp_path / "expected")
     wrong = verdicts.Verdict("uneven-end", "WRONG", "it has 0.75 times its weight")
-    made = expected.compared([wrong, verdicts.Verdict("same-loss", "WRONG", "7, and 3.5 is right")], lines)
-    assert [verdict.outcome for verdict in made] == ["expected", "WRONG"]
-    assert verdicts.exit_status(made[:1]) == 0 and [*table(made)][-1] == "1 WRONG, 1 expected"
+    judged = expected.compared([wrong, verdicts.Verdict("same-loss", "WRONG", "7, and 3.5 is right")], lines)
+    assert [verdict.outcome for verdict in judged] == ["expected", "WRONG"]
+    assert verdicts.exit_status(judged[:1]) == 0 and [*table(judged)][-1] == "1 WRONG, 1 expected"
     [clause] = clauses.chosen(["uneven-end"])
-    told = report.row(made[0], clause, 0.0, "the sampler")
-    assert (told["outcome"], told["reason"], told["message"]) == ("expected failure", "the sampler", wrong.message)
+    row = report.row(judged[0], clause, 0.0, "the sampler")
+    assert (row["outcome"], row["reason"], row["message"]) == ("expected failure", "the sampler", wrong.message)
     [other] = expected.compared([verdicts.Verdict("uneven-end", "errored", "it ended")], lines)
     assert (other.outcome, other.message) == ("errored", "it ended (it is expected to fail with '0.75 times')")
     for outcome in ("right", "documented", "unsupported", "stale"):

@@ -27,8 +27,7 @@ def read(path: Path) -> dict[str, Expected]:
 
 
 def compared(judged: Sequence[Verdict], expected: Mapping[str, Expected]) -> list[Verdict]:
-    """The verdicts: what a line of the file expects is no failure any more, and a clause whose line is not true is one.
-    """
+    """The verdicts, with failures that the file lists as expected, and clauses whose line is not true as stale."""
     return [_compared(verdict, expected[verdict.clause]) if verdict.clause in expected else verdict
             for verdict in judged]
 

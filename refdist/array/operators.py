@@ -32,7 +32,7 @@ OPERATORS: dict[np.ufunc, Callable[..., Any]] = {
 # Errors that a library raises for operands that do not fit; PyTorch raises RuntimeError for most.
 _COMPLAINTS = (TypeError, ValueError, LookupError, OverflowError, RuntimeError)
 
-# The operation that stands for brackets since Python 3.14.
+# The argument of BINARY_OP that means `x[...]`, since Python 3.14.
 _NB_SUBSCR = 26
 
 # What to write instead of an operation that an array of this shape does not have.

@@ -43,8 +43,8 @@ Placed = data.Iterator | RandomStates
 Tracked = Saved | Stateful | Placed
 # The name under which an object saves the state of a generator of seeds, which a file may have or not.
 SEEDS = "seed_generator_state"
-# Methods of objects with variables that no attribute leads to.  Given the names of all other variables, by their ids,
-# they name these: layers first, because optimizers name slots after weights.
+# Methods of objects that have variables which no attribute leads to.  They are given the names of all other variables,
+# by id, and name these; those of layers are called first, because optimizers name slots after weights.
 _COMPLETING = ("_checkpoint_rest", "_checkpoint_slots")
 # The attribute of an object of Keras or a module that keeps the checkpoint which has values for it.
 AWAITED_BY = "_awaited_by"
@@ -110,7 +110,7 @@ def tracked(roots: Iterable[object], path: str, seen: Seen) -> dict[str, Tracked
         _add_names(by_name, second, first)
         _add_names(owners, second, first)
     names, places = _names_by_id(by_name), _names_by_id(owners)
-    # The innermost object names a variable first.
+    # Innermost objects first: a variable has its name from the object closest to it.
     innermost_first = list({id(owner): owner for owner in reversed(owners.values())}.values())
     for method in _COMPLETING:
         for owner in innermost_first:

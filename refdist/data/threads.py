@@ -69,7 +69,7 @@ class ReadAhead:
 
 
 class _Reader(threading.Thread):
-    # Knows nothing of the `ReadAhead` that it reads for: so that can be garbage collected, which stops it.
+    # Has no reference to the `ReadAhead` that it reads for, which can then be garbage collected; that stops the thread.
 
     def __init__(self, stream: Iterable[object], count: int) -> None:
         super().__init__(target=_snapshot().call, args=(self._read, stream, count), name="refdist prefetch",
@@ -80,7 +80,7 @@ class _Reader(threading.Thread):
         self._stopped = False
 
     def stop(self) -> None:
-        """Lets it end with the element that it reads now; whoever waits for one then gets SystemExit."""
+        """Ends the thread after the element that it is reading; whoever waits for an element gets SystemExit."""
         self._stopped = True
         self.taken.put(None)
 

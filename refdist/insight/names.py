@@ -30,7 +30,7 @@ from refdist.core.call_site import Place
 
 _BUILT_IN = frozenset(sys.builtin_module_names)
 _USES = ("LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME", "STORE_NAME", "LOAD_DEREF", "STORE_DEREF", "LOAD_CLASSDEREF")
-# What a library's module may have that is not its own affair, such as `sys.path`.
+# Values in a library's module that a program may change, such as `sys.path`.
 _VALUES = (type(None), bool, int, float, complex, str, bytes, list, dict, set)
 
 
@@ -92,7 +92,7 @@ class Names:
     def of_code(self, code: CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         """Yields what the names in code lead to whose module has these globals."""
         imported = _imported(code, names.get("__package__"))
-        # No program can write "@": pytest's rewriting of `assert` adds such names, of its own affairs.
+        # Names with "@" are not the program's: pytest adds them where it rewrites `assert`.
         written = (name for name in code.co_names if not name.startswith("@"))
         used, modules = dict.fromkeys((*written, *_matched(code))), dict.fromkeys(imported)
         for use, leads, holder in _asked(code, names, imported):
@@ -242,7 +242,7 @@ def _effect(instruction: dis.Instruction) -> int:
 def _call(instructions: Sequence[dis.Instruction], at: int) -> int | None:
     """The number of the instruction that calls what instruction `at` has loaded."""
     depth = 0
-    # Since Python 3.13 a function of a module that is imported has this after it.
+    # Since Python 3.13 PUSH_NULL follows a function that is loaded from an imported module.
     first = at + 2 if instructions[at + 1].opname == "PUSH_NULL" else at + 1
     for i in range(first, len(instructions)):
         instruction = instructions[i]

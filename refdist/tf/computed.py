@@ -124,21 +124,21 @@ def polynomial(coefficients: Any, x: Any) -> Any:
 
 
 def truncated(x: Any, y: Any) -> Any:
-    """The quotient without what is behind the point."""
+    """The quotient, rounded toward zero."""
     return kept(x, ops.multiply(ops.multiply(ops.sign(x), ops.sign(y)), ops.floor_divide(ops.abs(x), ops.abs(y))))
 
 
 def rising(x: Any, strictly: bool) -> Any:
-    """Whether each number of the flat tensor is larger than the one before, or, if not strictly, as large."""
+    """Whether the flat tensor rises from each number to the next; if not `strictly`, equal numbers may follow."""
     flat = ops.reshape(x, (-1,))
     return ops.all((ops.greater if strictly else ops.greater_equal)(flat[1:], flat[:-1]))
 
 
 def bits(operation: str, *operands: Any) -> Any:
-    """An operation on the bits of integers; a shift by less than none, or by all bits or more, goes as far as it can.
+    """An operation on the bits of integers; a shift is limited to between 0 and the number of bits minus one.
 
     Raises:
-        RD34: no integers.
+        RD34: the operands are not integers.
     """
     x, *others = pair(*operands) if len(operands) == 2 else map(tensor, operands)
     dtype = name_of(x)
@@ -176,7 +176,7 @@ def clipped_together(tensors: Iterable[Any], norm: Any, own: Any) -> tuple[list[
 
 
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
-    """Whether each target is among the classes with the largest predictions; False for what is no class."""
+    """Whether each target is among the k classes with the largest predictions; False where it is not a class."""
     count = predictions.shape[-1]
     is_class = ops.logical_and(ops.greater_equal(targets, 0), ops.less(targets, count))
     return ops.logical_and(is_class, ops.in_top_k(ops.clip(targets, 0, count - 1), predictions, k))
@@ -306,10 +306,10 @@ def accumulated_logsumexp(x: Any, axis: int) -> Any:
 
 
 def broadcast(first: Any, second: Any) -> tuple[int, ...]:
-    """The shape of what is computed of tensors of two shapes.
+    """The shape to which two shapes are broadcast.
 
     Raises:
-        RD34: there is none.
+        RD34: they cannot be.
     """
     try:
         return np.broadcast_shapes(tuple(first), tuple(second))

@@ -20,8 +20,17 @@ def _invalid(attempted: str, problem: str, fix: str) -> errors.RefdistError:
     return errors.error("RD34", attempted, problem, fix, kind=errors.InvalidArgumentError)
 
 
+def _is_traced(value: Any) -> bool:
+    # Whether JAX traces a function, and the value has no numbers that could be looked at.
+    if library() != "jax":
+        return False
+    import jax
+
+    return isinstance(value, jax.core.Tracer)
+
+
 def _integers(value: Any, name: str, attempted: str) -> Any:
-    # What numbers groups, or is counted, as an array.
+    # Integers, such as the numbers of groups, as an array of int64.
     array = np.asarray(tensor(value))
     if array.dtype.kind not in "iu" and array.size:
         raise _invalid(attempted, f"{name} has dtype {array.dtype}", f"Pass integers: `tf.cast({name}, tf.int32)`.")
@@ -29,7 +38,7 @@ def _integers(value: Any, name: str, attempted: str) -> Any:
 
 
 def _rows(data: Any, ids: Any, attempted: str) -> tuple[Any, Any]:
-    # A row of data for each id, both in one dimension.
+    # The data as a list of rows, and the ids as a vector, one for each row.
     data, shape = tensor(data), ids.shape
     if tuple(data.shape[:len(shape)]) != shape:
         raise _invalid(attempted, f"the data have shape {tuple(data.shape)}, the numbers of their groups {shape}",
@@ -38,7 +47,7 @@ def _rows(data: Any, ids: Any, attempted: str) -> tuple[Any, Any]:
 
 
 def _start(kind: str, dtype: str) -> Any:
-    # What a group without rows has.
+    # What each group begins with, which is the result where it has no rows.
     if kind in ("sum", "prod"):
         return int(kind == "prod")
     limits: Any = np.iinfo(dtype) if "int" in dtype else np.finfo("float32" if dtype == "bfloat16" else dtype)
@@ -46,27 +55,27 @@ def _start(kind: str, dtype: str) -> Any:
 
 
 def _reduced(kind: str, rows: Any, ids: Any, count: int) -> Any:
-    # A row for each of so many groups; rows of no group are left out.
+    # One row for each of `count` groups; rows whose id is negative belong to none.
     start = ops.full((count + 1, *rows.shape[1:]), _start(kind, name_of(rows)), dtype=name_of(rows))
-    places = np.where(ids < 0, count, ids)
     if library() == "torch":
         import torch
 
-        index = torch.as_tensor(places, device=rows.device).reshape(-1, *(1,) * (rows.ndim - 1)).expand(rows.shape)
+        places = torch.as_tensor(np.where(ids < 0, count, ids), device=rows.device)
+        index = places.reshape(-1, *(1,) * (rows.ndim - 1)).expand(rows.shape)
         way = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}[kind]
         return start.scatter_reduce(0, index, rows, way)[:count]
-    at = start.at[places]
+    at = start.at[ops.where(ids < 0, count, ids)]
     return {"sum": at.add, "prod": at.multiply, "max": at.max, "min": at.min}[kind](rows)[:count]
 
 
 def _sizes(rows: Any, ids: Any, count: int) -> Any:
-    # How many rows each group has, 1 where it has none, beside the sums of the groups.
-    counts = np.maximum(np.bincount(ids[ids >= 0], minlength=count), 1)
-    return tensor(counts.reshape(-1, *(1,) * (rows.ndim - 1)))
+    # How many rows each group has, and 1 where it has none; shaped to divide the sums of the groups.
+    ones = ops.ones((rows.shape[0], *(1,) * (rows.ndim - 1)), dtype=name_of(rows))
+    return ops.maximum(_reduced("sum", ones, ids, count), 1)
 
 
 def segment(kind: str, data: Any, segment_ids: Any) -> Any:
-    """The rows of each segment as one; of a segment without rows 0, or 1 for products.
+    """Reduces the rows of each segment to one; a segment without rows gives 0, or 1 for products.
 
     Args:
         kind: "sum", "mean", "max", "min" or "prod".
@@ -86,8 +95,8 @@ def segment(kind: str, data: Any, segment_ids: Any) -> Any:
     count = int(ids[-1]) + 1 if len(ids) else 0
     if kind == "mean":
         totals = _reduced("sum", rows, ids, count)
-        sizes = ops.cast(_sizes(rows, ids, count), name_of(rows))
-        return kept(rows, (ops.floor_divide if "int" in name_of(rows) else ops.divide)(totals, sizes))
+        divide = ops.floor_divide if "int" in name_of(rows) else ops.divide
+        return kept(rows, divide(totals, _sizes(rows, ids, count)))
     reduced = _reduced(kind, rows, ids, count)
     if kind in ("sum", "prod"):
         return reduced
@@ -96,7 +105,7 @@ def segment(kind: str, data: Any, segment_ids: Any) -> Any:
 
 
 def unsorted_segment(kind: str, data: Any, segment_ids: Any, num_segments: Any) -> Any:
-    """The rows of each segment as one; of a segment without rows what changes nothing.
+    """Reduces the rows of each segment to one; a segment without rows gives the neutral element, as 0 for sums.
 
     Args:
         kind: "sum", "mean", "sqrt_n", "max", "min" or "prod".
@@ -109,14 +118,14 @@ def unsorted_segment(kind: str, data: Any, segment_ids: Any, num_segments: Any) 
         RD34: a number that is not below `num_segments`, or another number of them than of rows.
     """
     attempted, count = f"tf.math.unsorted_segment_{kind}", int(num_segments)
-    ids = _integers(segment_ids, "segment_ids", attempted)
-    if count < 0 or (ids >= count).any():
+    ids = segment_ids if _is_traced(segment_ids) else _integers(segment_ids, "segment_ids", attempted)
+    if not _is_traced(ids) and (count < 0 or (ids >= count).any()):
         raise _invalid(attempted, f"num_segments is {count}, and segment_ids are {short(ids.tolist())}",
                        "Pass a num_segments that is larger than each of them.")
     rows, ids = _rows(data, ids, attempted)
     if kind not in ("mean", "sqrt_n"):
         return _reduced(kind, rows, ids, count)
-    sizes = ops.cast(_sizes(rows, ids, count), name_of(rows))
+    sizes = _sizes(rows, ids, count)
     return quotient(_reduced("sum", rows, ids, count), sizes if kind == "mean" else ops.sqrt(sizes))
 
 
@@ -141,7 +150,7 @@ def partition(data: Any, partitions: Any, num_partitions: Any) -> list[Any]:
 
 
 def stitch(indices: Any, data: Any) -> Any:
-    """The rows of several tensors, each at its index; of two rows for one index the later one, and zeros for none.
+    """Puts the rows of several tensors at their indices; the last row for an index wins, and one without rows is zeros.
 
     Args:
         indices: for each tensor where its rows go.
@@ -170,7 +179,7 @@ def stitch(indices: Any, data: Any) -> Any:
 
 
 def counts(arr: Any, weights: Any, minlength: Any, maxlength: Any, dtype: str, axis: Any, binary: bool) -> Any:
-    """How often each number from 0 on is among integers, or the sum of the weights there.
+    """Counts how often each of 0, 1, 2 and so on occurs, or sums the weights of where it does.
 
     Args:
         arr: integers.
@@ -203,7 +212,7 @@ def counts(arr: Any, weights: Any, minlength: Any, maxlength: Any, dtype: str, a
 
 
 def confusion(labels: Any, predictions: Any, classes: Any, weights: Any, dtype: str) -> Any:
-    """How often each label was predicted as each class, or the sum of the weights there.
+    """Counts how often each label was predicted as each class, or sums the weights of those predictions.
 
     Args:
         labels, predictions: classes, from 0 on.
@@ -231,7 +240,7 @@ def confusion(labels: Any, predictions: Any, classes: Any, weights: Any, dtype: 
 
 
 def bins(values: Any, value_range: Any, nbins: Any, dtype: str) -> Any:
-    """The number of the bin of each value, among bins of one width; what is outside belongs to the first or the last.
+    """The number of the bin of each value; bins are equally wide, and values outside belong to the first or last one.
 
     Args:
         values: numbers.
@@ -263,7 +272,7 @@ def histogram(values: Any, value_range: Any, nbins: Any, dtype: str) -> Any:
 
 
 def unraveled(indices: Any, dims: Sequence[int]) -> Any:
-    """The places, in a tensor of this shape, of what is at indices of its flat form: a column for each.
+    """The coordinates, in a tensor of this shape, of flat indices: a column for each index.
 
     Raises:
         RD34: an index that is outside.
@@ -277,10 +286,10 @@ def unraveled(indices: Any, dims: Sequence[int]) -> Any:
 
 
 def inverted(permutation: Any) -> Any:
-    """Where each number from 0 on is in a permutation of them.
+    """The inverse of a permutation of 0 to n - 1: at each number, the index that it has in the permutation.
 
     Raises:
-        RD34: it is none.
+        RD34: it is not a permutation.
     """
     numbers = _integers(permutation, "x", "tf.math.invert_permutation")
     if numbers.ndim != 1 or sorted(numbers.tolist()) != list(range(len(numbers))):
@@ -290,7 +299,7 @@ def inverted(permutation: Any) -> Any:
 
 
 def reversed_rows(x: Any, lengths: Any, seq_axis: Any, batch_axis: Any) -> Any:
-    """The tensor with the first items of each of its sequences in the other order.
+    """The tensor with the first `lengths` items of each of its sequences reversed.
 
     Args:
         x: a tensor.

@@ -30,7 +30,7 @@ class LogMatrixDeterminant(NamedTuple):
 
 
 def turned(x: Any, transposed: bool, adjoint: bool = False) -> Any:
-    """A matrix, or a stack of them, transposed or not; as an adjoint with conjugate numbers."""
+    """A matrix, or a stack of them, transposed if asked for; the adjoint of complex numbers is conjugated, too."""
     if adjoint and name_of(x).startswith("complex"):
         x = x.conj()
     return ops.swapaxes(x, -1, -2) if transposed or adjoint else x
@@ -108,13 +108,13 @@ def of_diagonal(diagonal: Any, offset: int) -> Any:
 
 
 def of_tensor(diagonal: Any) -> Any:
-    """A tensor of twice as many dimensions with the numbers where both halves of an index are alike."""
+    """A tensor of twice as many dimensions, with the numbers where both halves of an index are equal."""
     flat = of_diagonal(ops.reshape(diagonal, (-1,)), 0)
     return ops.reshape(flat, (*diagonal.shape, *diagonal.shape))
 
 
 def diagonal_of_tensor(x: Any) -> Any:
-    """The numbers where both halves of an index are alike.
+    """The numbers of a tensor where both halves of an index are equal.
 
     Raises:
         RD34: the halves of the shape differ.
@@ -136,10 +136,10 @@ def band(x: Any, lower: int, upper: int) -> Any:
 
 
 def solution(matrix: Any, rhs: Any, adjoint: bool) -> Any:
-    """What the matrix, or its adjoint, multiplied by gives the right sides.
+    """The solution of the equations that the matrix, or its adjoint, and the right sides make.
 
     Raises:
-        RD34: the right sides are no matrix, or the matrix has no inverse.
+        RD34: the right sides are not a matrix, or the matrix has no inverse.
     """
     if matrix.ndim != rhs.ndim:
         raise errors.error("RD34", "tf.linalg.solve", f"matrix has shape {tuple(matrix.shape)}, rhs "
@@ -167,7 +167,7 @@ def cholesky(matrix: Any) -> Any:
 
 
 def triangular_solution(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> Any:
-    """What one half of the matrix, or its adjoint, multiplied by gives the right sides."""
+    """The solution of the equations of a triangular matrix, or its adjoint; its other half is ignored."""
     matrix, lower = turned(matrix, False, adjoint), lower != adjoint
     if library() == "torch":
         import torch
@@ -179,7 +179,7 @@ def triangular_solution(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> An
 
 
 def cholesky_solution(factor: Any, rhs: Any) -> Any:
-    """What a matrix with this Cholesky factor multiplied by gives the right sides."""
+    """The solution of the equations of the matrix that has this Cholesky factor."""
     return triangular_solution(factor, triangular_solution(factor, rhs, True, False), True, True)
 
 
@@ -226,7 +226,7 @@ def rank(x: Any, tolerance: Any) -> Any:
 
 
 def pseudoinverse(x: Any, smallest: Any) -> Any:
-    """The Moore-Penrose inverse, without singular values that are smaller than this part of the largest."""
+    """The Moore-Penrose inverse; singular values below `smallest` times the largest count as zeros."""
     values, left, right = singular(x, False, True)
     if smallest is None:
         smallest = 10.0 * max(x.shape[-2:]) * float(np.finfo(name_of(x)).eps)
@@ -236,7 +236,7 @@ def pseudoinverse(x: Any, smallest: Any) -> Any:
 
 
 def least_squares(matrix: Any, rhs: Any, penalty: float, fast: bool) -> Any:
-    """What the matrix multiplied by comes nearest to the right sides, of several such what is smallest."""
+    """The least-squares solution; of several, the smallest."""
     if not fast and not penalty:
         return ops.matmul(pseudoinverse(matrix, None), rhs)
     rows, columns = matrix.shape[-2:]
@@ -260,7 +260,7 @@ def cross(first: Any, second: Any) -> Any:
 
 
 def _computed(name: str, compute: Callable[[], Any]) -> Any:
-    # What is computed of a matrix, of which the library may find that it cannot be.
+    # Computes something of a matrix; the library raises where the matrix does not allow it.
     try:
         return compute()
     except (RuntimeError, ValueError) as error:

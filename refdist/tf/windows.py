@@ -74,7 +74,7 @@ def convolved(attempted: str, dimensions: int | None, x: Any, filters: Any, stri
 
 def spread(attempted: str, dimensions: int, x: Any, filters: Any, output_shape: Any, strides: Any, padding: str,
            data_format: Any) -> Any:
-    """What a convolution to `x` has for the gradient of its argument, of this shape.
+    """The transpose of a convolution: the gradient, of this shape, of a convolution whose result has the shape of `x`.
 
     Args:
         attempted: its name.
@@ -113,7 +113,7 @@ def spread(attempted: str, dimensions: int, x: Any, filters: Any, output_shape: 
 
 def pooled(attempted: str, kind: str, dimensions: int | None, x: Any, size: Any, strides: Any, padding: Any,
            data_format: Any) -> Any:
-    """The largest, or the mean, of each window.
+    """Max or average pooling: the largest number, or the mean, of each window.
 
     Args:
         attempted: its name.
@@ -140,7 +140,7 @@ def pooled(attempted: str, kind: str, dimensions: int | None, x: Any, size: Any,
                              data_format=_layout(data_format))
     if kind == "max" or padding == "valid":
         return pool(x, padding=padding)
-    # What is around the tensor counts for nothing; on PyTorch Keras counts copies of the border.
+    # Padding does not count in a mean; on PyTorch Keras counts copies of the border.
     first = 2 if _layout(data_format) == "channels_first" else 1
     margins = [(0, 0)] * x.ndim
     for axis, (width, step) in enumerate(zip(window, steps, strict=True), first):
@@ -181,7 +181,7 @@ def wider(x: Any, block: int) -> Any:
 
 
 def dropped(x: Any, rate: Any, noise_shape: Any, draw: Any) -> Any:
-    """The tensor, with some numbers 0 and the others as much larger.
+    """The tensor with some numbers set to 0, and the others scaled up so that the mean stays.
 
     Args:
         x: the tensor.

@@ -53,8 +53,8 @@ class Monitor(keras.callbacks.Callback):
         print("built:", self.model.built)
 
     def on_epoch_end(self, epoch, logs=None):
-        made = self.model.generator(tf.zeros((3, self.model.size))) * 255
-        print(epoch, made.shape, sorted(logs))
+        images = self.model.generator(tf.zeros((3, self.model.size))) * 255
+        print(epoch, images.shape, sorted(logs))
 
 
 discriminator = keras.Sequential(
