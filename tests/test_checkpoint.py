@@ -75,6 +75,27 @@ def test_a_keyword_takes_the_place_of_a_method(name: str, tmp_path: Path) -> Non
     assert float(v) == 2.0
 
 
+def test_objects_that_all_lead_to_each_other_are_saved_at_once(tmp_path: Path) -> None:
+    class Node:
+        def __init__(self, before: list[Any], number: int) -> None:
+            self.before, self.v = before, refdist.Variable(float(number))
+
+    def last() -> Any:
+        nodes: list[Any] = []
+        for number in range(40):
+            nodes.append(Node(list(nodes), number))
+        return nodes[-1]
+
+    # 2**38 paths lead to the first one.
+    path = Checkpoint(net=last()).save(tmp_path / "ckpt")
+    assert sum(part.stat().st_size for part in tmp_path.iterdir()) < 1 << 20
+    other = last()
+    for node in (*other.before, other):
+        node.v.assign(-1.0)
+    Checkpoint(net=other).restore(path).assert_consumed()
+    assert [float(node.v) for node in (*other.before, other)] == [float(number) for number in range(40)]
+
+
 def test_variables_synchronized_on_read_are_saved_as_they_are_read(tmp_path: Path) -> None:
     def filled(aggregation: Any) -> Any:
         v = make(TWO, 0.0, synchronization=S.ON_READ, aggregation=aggregation)

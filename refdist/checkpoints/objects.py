@@ -48,6 +48,8 @@ SEEDS = "seed_generator_state"
 _COMPLETING = ("_checkpoint_rest", "_checkpoint_slots")
 # The attribute of an object of Keras or a module that keeps the checkpoint which has values for it.
 AWAITED_BY = "_awaited_by"
+# How many names one object has at most: where each of n objects leads to all before it, 2**n paths lead to the first.
+_NAMES = 16
 # id -> (path, the object, kept so that no other one gets its id).
 Seen = dict[int, tuple[str, object]]
 
@@ -135,9 +137,12 @@ def _names_by_id(by_name: Mapping[str, object]) -> dict[int, list[str]]:
 
 def _add_names(by_name: dict[str, Any], second: str, first: str) -> None:
     # What is below an object gets the names that begin with a second path to the object.
-    if first and not second.startswith(f"{first}/"):
-        by_name.update({second + name[len(first):]: value for name, value in by_name.items()
-                        if name == first or name.startswith(f"{first}/")})
+    if not first or second.startswith(f"{first}/"):
+        return
+    names = _names_by_id(by_name)
+    for name, value in tuple(by_name.items()):
+        if (name == first or name.startswith(f"{first}/")) and len(names[id(value)]) < _NAMES:
+            by_name[second + name[len(first):]] = value
 
 
 def walk(value: object, path: str, seen: Seen, again: list[tuple[str, str]] | None = None
