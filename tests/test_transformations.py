@@ -368,7 +368,7 @@ def test_a_forgotten_endless_reader_lets_go_of_its_source() -> None:
 
 # The main thread ends as soon as `begun` is set, which the threads do when they are at work.
 PROGRAM = """
-import threading
+import sys, threading
 from refdist.data import Dataset
 
 begun = threading.Event()
@@ -379,7 +379,7 @@ def endless():
             yield 1
             begun.set()
     finally:
-        print("endless is closed")
+        sys.stdout.write("endless is closed\\n")  # print would write the end of the line after other threads' words
 
 def summed(dataset):
     def never_yields():
@@ -387,7 +387,7 @@ def summed(dataset):
             for _ in dataset:
                 pass
         finally:
-            print("summed is closed")
+            sys.stdout.write("summed is closed\\n")
         yield 1
     return Dataset.from_generator(never_yields)
 
