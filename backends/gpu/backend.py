@@ -83,7 +83,7 @@ class GPU(Backend):
         return np if device and self._devices.of(device) is None else self._module
 
     def counts(self) -> dict[str, int] | None:
-        return {"CPU": 1, "GPU": len(self._devices.mine)}
+        return {"CPU": 1, "GPU": len(self._devices.used)}
 
     def memory_space(self, device: str) -> Hashable:
         return self._devices.of(device)
@@ -321,7 +321,7 @@ class GPU(Backend):
                 raise error
 
     def synchronize(self) -> None:
-        for gpu in self._devices.mine:
+        for gpu in self._devices.used:
             with self.on(gpu, "synchronize"):
                 nccl.wait(self._cupy, self._between.values(), gpu)
                 self._cupy.cuda.Device(gpu).synchronize()

@@ -112,14 +112,14 @@ class Devices:
     """Which GPU each logical device is on, and how much of its memory it may use.
 
     Attributes:
-        mine: CUDA's numbers of the GPUs that this process uses.
+        used: CUDA's numbers of the GPUs that this process uses.
     """
 
     def __init__(self, cupy: Cupy) -> None:
         self._cupy = cupy
-        self.mine = share(cupy.cuda.runtime.getDeviceCount(), os.environ)
+        self.used = share(cupy.cuda.runtime.getDeviceCount(), os.environ)
         # GPU 0 may belong to another process, also outside replicas.
-        cupy.cuda.Device(self.mine[0]).use()
+        cupy.cuda.Device(self.used[0]).use()
         self._known: dict[str, int | None] = {}
         self._parts: list[devices.LogicalPart] = []
         self._pools: dict[str, Pool] = {}
@@ -140,11 +140,11 @@ class Devices:
     def use(self, name: str) -> None:
         """Makes the GPU that a device name means current; the host has none."""
         gpu = self.of(name)
-        if gpu is not None and len(self.mine) > 1:
+        if gpu is not None and len(self.used) > 1:
             self._cupy.cuda.Device(gpu).use()
 
     def _find(self, name: str) -> int | None:
-        parts = config.logical_parts("GPU", len(self.mine))
+        parts = config.logical_parts("GPU", len(self.used))
         if parts is not self._parts:
             self._parts = parts
             self._limit(parts)
@@ -153,9 +153,9 @@ class Devices:
             return None
         if index >= len(self._parts):
             raise errors.error("RD24", f"device {devices.short(name)}", f"there are {len(self._parts)} logical GPUs on "
-                               f"{len(self.mine)} physical ones", "Use a smaller index, or divide the GPUs further: "
+                               f"{len(self.used)} physical ones", "Use a smaller index, or divide the GPUs further: "
                                "REFDIST_DEVICES=GPU:4 or refdist.config.set_logical_device_configuration.")
-        return self.mine[self._parts[index].physical]
+        return self.used[self._parts[index].physical]
 
     def _limit(self, parts: list[devices.LogicalPart]) -> None:
         # One memory pool per limited logical device; the allocator picks it from the current frame, because replicas
@@ -164,7 +164,7 @@ class Devices:
         for number, part in enumerate(parts):
             if part.memory_limit is not None:
                 pool = cuda.MemoryPool()
-                with cuda.Device(self.mine[part.physical]):
+                with cuda.Device(self.used[part.physical]):
                     pool.set_limit(size=part.memory_limit << 20)
                 self._pools[f"GPU:{number}"] = pool
         if self._pools:
@@ -204,7 +204,7 @@ class Current(State):
                                    "Close the `with stream:` block before the call, and open another one after it.")
             return device, []
         held = []
-        for gpu in self._known.mine if len(self._known.mine) > 1 else [device]:
+        for gpu in self._known.used if len(self._known.used) > 1 else [device]:
             with cuda.Device(gpu):
                 stream = cuda.get_current_stream()
                 if stream.ptr:
@@ -216,7 +216,7 @@ class Current(State):
     def begin(self, saved: Place, now: object) -> None:
         """Makes the caller's device current, in the default stream, whatever stream was current before."""
         self._rest()
-        if len(self._known.mine) > 1:
+        if len(self._known.used) > 1:
             self._cuda.Device(saved[0]).use()
 
     def restore(self, saved: Place, now: object) -> None:
@@ -229,7 +229,7 @@ class Current(State):
                 cuda.Stream.null.__exit__(None, None, None)
                 stream.wait_event(cuda.Stream.null.record())
                 stream.use()
-        if len(self._known.mine) > 1:
+        if len(self._known.used) > 1:
             cuda.Device(device).use()
 
     def _rest(self) -> None:

@@ -246,7 +246,7 @@ class _Launch:
         saved = [restarts.Saved(*state["saved"]) for state in self._desk.states.values() if "saved" in state]
         return restarts.Ended(
             status, prefixed(*(("launcher", self._cause) if self._cause else (label, lost))).rstrip(),
-            self._told or bool(self._ended_by), max(saved, key=lambda one: one.step or 0, default=None), self._size)
+            self._told or bool(self._ended_by), max(saved, key=lambda each: each.step or 0, default=None), self._size)
 
     def _step(self) -> None:
         now = time.monotonic()

@@ -54,7 +54,7 @@ def page(comparison: Comparison, known: Mapping[str, str], start: int) -> str:
     """What was found, as a chapter: how often known classes were seen, and a clause for each new one."""
     new = [kind for kind in comparison.found if not clause_of(kind, known)]
     left_out = f", and {comparison.left_out} that one of them does not run" if comparison.left_out else ""
-    lines = ["# random", "", f"{comparison.one.name} and {comparison.other.name} {comparison.other.version} on "
+    lines = ["# random", "", f"{comparison.first.name} and {comparison.second.name} {comparison.second.version} on "
              f"{comparison.done} programs{left_out}, seed {start}: {len(comparison.found)} classes of differences, "
              f"{len(new)} of them new.", ""]
     lines += [f"* {seen.count} times {kind} ({clause})" for kind, seen in sorted(
@@ -67,9 +67,9 @@ def page(comparison: Comparison, known: Mapping[str, str], start: int) -> str:
 
 def _clause(comparison: Comparison, number: int, kind: Kind, seen: Found, start: int) -> list[str]:
     example = seen.difference.example
-    reply = comparison.one.ask(example.program())
+    reply = comparison.first.ask(example.program())
     return [f"## random.{number}", "", f"**{kind}**", f"SHOULD. Random programs, seed {start}. The page is silent.",
-            f"On {example.strategy}.", "", f"Seen {seen.count} times. {comparison.other.name} has at the end:", "",
+            f"On {example.strategy}.", "", f"Seen {seen.count} times. {comparison.second.name} has at the end:", "",
             f"> {seen.difference.text}", "", _indented(text(example, reply.answers))]
 
 

@@ -109,7 +109,7 @@ class Comparison:
     """Compares two implementations.
 
     Args:
-        one, other: the implementations.
+        first, second: the implementations.
         known: which classes are only counted: they are neither asked alone nor made as short as possible.
         bitwise: whether floats must be equal to the bit.
 
@@ -121,7 +121,7 @@ class Comparison:
 
     def __init__(self, first: Tester, second: Tester, known: Callable[[Kind], bool] = lambda kind: False,
                  bitwise: bool = False) -> None:
-        self.one, self.other = first, second
+        self.first, self.second = first, second
         self._known = known
         self._bitwise = bitwise
         self.done = self.left_out = 0
@@ -176,7 +176,7 @@ class Comparison:
         @seed(which)
         @settings(max_examples=2, deadline=None, database=None, print_blob=False,
                   phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck))
-        @given(programs(self.other.lacks))
+        @given(programs(self.second.lacks))
         def run(program: RandomProgram) -> None:
             test(program)
 
@@ -270,15 +270,15 @@ class Comparison:
         example = replace(program, statements=program.statements[:ends[least]])
         replies = self._replies(example)
         why = _lost(replies[which], example) or "sometimes no answer"
-        kind = _class_of(program, operations[ends[least] - 1], f"{self.one.name}: {why}" if which == 0 else why)
+        kind = _class_of(program, operations[ends[least] - 1], f"{self.first.name}: {why}" if which == 0 else why)
         return Difference(kind, example, why)
 
     def _replies(self, asked: RandomProgram) -> tuple[Reply, Reply]:
-        expected = self.one.ask(asked.program())
+        expected = self.first.ask(asked.program())
         if expected.outcome:
             return expected, Reply()
         case = case_of(asked, expected)
-        return expected, self.other.ask(program_of(case), case)
+        return expected, self.second.ask(program_of(case), case)
 
 
 def _lost(reply: Reply, program: RandomProgram) -> str:

@@ -99,8 +99,8 @@ _REDUCED = {"mean": Along.MEAN_OF_ROWS, "sum": Along.SUM_OF_ROWS}
 
 def _swapped(ndim: int, args: Any, kwargs: Any) -> list[int]:
     order = list(range(ndim))
-    one, other = args or (kwargs["dim0"], kwargs["dim1"])
-    order[one], order[other] = order[other], order[one]
+    first, second = args or (kwargs["dim0"], kwargs["dim1"])
+    order[first], order[second] = order[second], order[first]
     return order
 
 
@@ -166,9 +166,9 @@ def _mode(torch: Any) -> Any:
         for parameter in written[:1] if isinstance(written, (list, tuple)) else (written,):
             if type(parameter) is torch.nn.Parameter and parameter.grad is not None:  # an optimizer's step
                 own_write.value(program(sys._getframe(1)), parameter, type_of(parameter.grad))
-        for one in (*args, *kwargs.values()):
-            if type(one) is torch.nn.Parameter:
-                _know(one)
+        for argument in (*args, *kwargs.values()):
+            if type(argument) is torch.nn.Parameter:
+                _know(argument)
         if name in _TO_NUMBERS:
             return number(result, type_of(args[0]))
         if name == "grad" and not isinstance(result, torch.Tensor):
@@ -199,11 +199,11 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
 def _forget(args: Any) -> None:
     # What is written to has no type any more, and nor has what it is a view of.
     written = args[0] if args else ()
-    for one in written if isinstance(written, (list, tuple)) else (written,):
-        if has_type(one):
-            for tensor in (one, one._base):
-                if tensor is not None:
-                    typed(tensor, UNKNOWN)
+    for tensor in written if isinstance(written, (list, tuple)) else (written,):
+        if has_type(tensor):
+            for array in (tensor, tensor._base):
+                if array is not None:
+                    typed(array, UNKNOWN)
 
 
 def _know(parameter: Any) -> None:
@@ -252,8 +252,8 @@ def _type_of_result(frame: Frame, name: str, args: Any, kwargs: Any, result: Any
     if name in _TURNING:
         return transposed(args[0], _TURNING[name](args[0].ndim, args[1:], kwargs))
     if first.of is Of.SAME:
-        tensors = [one for one in (*args, *kwargs.values()) if has_type(one)]
-        same = name in _LAYERS | _LOSSES | _ALONG_ITEMS and all(type_of(one).of is Of.SAME for one in tensors)
+        tensors = [argument for argument in (*args, *kwargs.values()) if has_type(argument)]
+        same = name in _LAYERS | _LOSSES | _ALONG_ITEMS and all(type_of(tensor).of is Of.SAME for tensor in tensors)
         return combined(frame, Operation.OTHER, name, tensors, result) if same else UNKNOWN
     if first.of is not Of.ROWS or first.back != args[0].ndim:
         return UNKNOWN

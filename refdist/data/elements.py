@@ -136,9 +136,9 @@ def taken(value: object, dtype: object = None) -> Any:
     """A read-only array that cannot change: a copy if the caller could still write to its memory.
 
     >>> buffer = np.zeros(2)
-    >>> mine = taken(buffer)
+    >>> array = taken(buffer)
     >>> buffer[:] = 7
-    >>> mine
+    >>> array
     array([0., 0.])
     """
     array = to_array(value, dtype)

@@ -200,7 +200,7 @@ class Iterator:
         """The position in `positions` that is this iterator's.
 
         Raises:
-            ValueError: none.
+            ValueError: None of them is.
         """
         if len(positions) != 1:
             raise ValueError(f"{len(positions)} workers have read together")

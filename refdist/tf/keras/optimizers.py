@@ -127,7 +127,7 @@ def _compare(optimizer: Any, total: list[Any], tensorflow_s: Sequence[Any]) -> N
     optimizer._compared_by_refdist = True
     with library.unrecorded():
         ours = list(optimizer._clip_gradients(total))
-    if all(library.alike(one, other) for one, other in zip(ours, tensorflow_s, strict=True)):
+    if all(library.alike(clipped, expected) for clipped, expected in zip(ours, tensorflow_s, strict=True)):
         return
     name = next(name for name in _CLIPPING if getattr(optimizer, name, None) is not None)
     call_site.warn(str(errors.error(
