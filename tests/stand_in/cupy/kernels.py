@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import platform
 import re
 import shutil
 import subprocess
@@ -46,14 +47,15 @@ extern "C" void run_{name}(const unsigned int* shape, void** a) {{
 """
 
 
-@functools.cache
-def _folder():
-    return Path(tempfile.mkdtemp(prefix="refdist-kernels-"))
+# Without reassociation and contraction, as the GPU's instructions are.
+OPTIONS = ["-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-fwrapv", "-w"]
+# The libraries, by their sources: a dozen, which a hundred processes of the tests need.
+FOLDER = Path(__file__).with_name("__pycache__")
 
 
 @functools.cache
 def compiled(code):
-    """The library that g++ makes of CUDA source."""
+    """The library that g++ makes of CUDA source, or has made in another process."""
     compiler = shutil.which("g++")
     if compiler is None:
         raise RuntimeError("g++ is needed to run the kernels on the CPU")
@@ -63,15 +65,19 @@ def compiled(code):
                  for item in parameters.replace("\n", " ").split(",")]
         launches.append(LAUNCH.format(name=name, arguments=", ".join(
             f"*({kind}*)a[{i}]" for i, kind in enumerate(kinds))))
-    path = _folder() / hashlib.sha256(code.encode()).hexdigest()[:16]
-    path.with_suffix(".cpp").write_text(PRELUDE + code + "".join(launches))
-    # Without reassociation and contraction, as the GPU's instructions are.
-    done = subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-fwrapv", "-w",
-                           "-o", str(path.with_suffix(".so")), str(path.with_suffix(".cpp"))],
-                          capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[:2000])
-    return ctypes.CDLL(str(path.with_suffix(".so")))
+    source = PRELUDE + code + "".join(launches)
+    key = "\n".join([platform.machine(), *OPTIONS, source])
+    library = FOLDER / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    if not library.exists():
+        FOLDER.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            Path(folder, "kernels.cpp").write_text(source)
+            done = subprocess.run([compiler, *OPTIONS, "-o", f"{folder}/kernels.so", f"{folder}/kernels.cpp"],
+                                  capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(done.stderr[:2000])
+            Path(folder, "kernels.so").replace(library)
+    return ctypes.CDLL(str(library))
 
 
 class RawModule:
