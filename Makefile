@@ -84,7 +84,8 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_refdist_trainers.py
 	.venv-interop/bin/python -m pytest tests/test_scaffolds.py -k go
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_operands.py \
-	    tests/test_tensorflow_notebooks.py tests/test_tensorflow_programs.py tests/test_keras_checkpoints.py
+	    tests/test_tensorflow_misfits.py tests/test_tensorflow_notebooks.py tests/test_tensorflow_programs.py \
+	    tests/test_keras_checkpoints.py
 
 # The suite, and 500 random programs beside NumPy's, on PyTorch's and JAX's arrays, all to the bit; seven minutes.
 guests: .venv-interop/.made
@@ -103,7 +104,8 @@ tensorflow:
 	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 .ci/twice .venv-tensorflow/bin/python -m refdist.conformance \
 	    --adapter tensorflow --expected-failures conformance/expected/tensorflow.txt
 	.venv-tensorflow/bin/python -m pytest -q tests/test_promises.py tests/test_other_strategies.py \
-	    tests/test_tensorflow_faults.py tests/test_forks.py tests/test_tensorflow_operands.py tests/test_shuffle_order.py
+	    tests/test_tensorflow_faults.py tests/test_forks.py tests/test_tensorflow_operands.py \
+	    tests/test_tensorflow_misfits.py tests/test_shuffle_order.py
 
 # The cases of two workers with two replicas each on TensorFlow, after `make tensorflow`; about ten minutes.
 tensorflow-2x2:

@@ -95,6 +95,10 @@ class InvalidArgumentError(RefdistError, ValueError):
     error_code = INVALID_ARGUMENT
 
 
+class MisfitError(InvalidArgumentError, InvalidTypeError):
+    """Arguments that an operation cannot use, for which TensorFlow raises one of several classes; this is of each."""
+
+
 class UnsupportedError(RefdistError, NotImplementedError):
     """An operation that this kind of object does not support."""
 

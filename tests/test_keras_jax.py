@@ -26,6 +26,8 @@ if keras.backend.backend() != "jax":
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 from test_tensorflow_face import CALLS, NAMES, alike  # noqa: E402
+from test_tensorflow_misfits import CALLS as CANNOT_BE  # noqa: E402
+from test_tensorflow_misfits import asserts_what_is_said  # noqa: E402
 
 import refdist  # noqa: E402
 import refdist.tf as tf  # noqa: E402
@@ -37,6 +39,7 @@ tf.keras  # noqa: B018
 # Keras itself draws JAX's random numbers here.
 OF_TENSORFLOW = [(call, expected) for call, expected in CALLS if not call.startswith(
     ("tf.keras.", "(tf.keras.utils.set_random_seed(3), tf.keras.random"))]
+MISFITS = [(call, kind) for call, kind in CANNOT_BE if "floordiv" not in call]  # JAX divides integers by 0
 ROOT = Path(__file__).parents[1]
 X = np.arange(32, dtype=np.float32).reshape(16, 2) / 32
 Y = X[:, :1] - X[:, 1:]
@@ -194,6 +197,16 @@ def test_data_that_the_trainer_does_not_take_are_refused_and_say_what_to_write(d
 def test_a_tape_is_refused_and_says_what_to_write() -> None:
     with pytest.raises(errors.UnsupportedError, match=r"RD20.*GradientTape.*value_and_grad.*KERAS_BACKEND=torch"):
         tf.GradientTape()
+
+
+@pytest.mark.parametrize(("call", "kind"), MISFITS)
+def test_a_call_that_cannot_be_raises_what_tensorflow_raises_and_names_the_operation(call: str, kind: str) -> None:
+    asserts_what_is_said(tf, call, kind)
+
+
+def test_an_operation_that_needs_numbers_says_so_in_a_compiled_function() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"RD34\] tf.unique\(x=int32\[2\]\): .*outside `jax.jit`"):
+        jax.jit(lambda x: tf.unique(x).y)(jnp.array([1, 2]))
 
 
 def test_an_optimizer_in_a_compiled_function_is_an_error() -> None:

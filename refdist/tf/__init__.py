@@ -32,6 +32,7 @@ from refdist.core.rules.options import VariableAggregation, VariableSynchronizat
 from refdist.data.spec import TensorSpec
 from refdist.tf import files as _files
 from refdist.tf import lookup as _lookup
+from refdist.tf import misfits as _misfits
 from refdist.tf import names as _names
 from refdist.tf import pictures as _pictures
 from refdist.tf import records as _records
@@ -62,7 +63,7 @@ dtypes = _Namespace("dtypes", own={"DType": DType, "as_dtype": as_dtype, "half":
 
 
 def _part(path: str, module: ModuleType, *names: str) -> dict[str, Any]:
-    return {name: _names.checked(getattr(module, name), f"tf.{path}.{name}") for name in names}
+    return {name: _misfits.checked(getattr(module, name), f"tf.{path}.{name}") for name in names}
 
 
 _PICTURES = _part("io", _pictures, "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png")

@@ -26,7 +26,7 @@ def tensor(value: Any, dtype: object = None) -> Any:
     if texts.is_text(value):
         raise errors.error("RD25", "an operation on numbers", f"got text, {short(value)}",
                            "Operations on text are those of `tf.strings`; numbers of it are "
-                           "`tf.strings.to_number(x)`.")
+                           "`tf.strings.to_number(x)`.", kind=errors.MisfitError)
     if dtype is None and keras.backend.backend() == "jax" and isinstance(value, (int, float, list, tuple)):
         dtype = _plain(value)
     return keras.ops.convert_to_tensor(value, dtype_name(dtype))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import struct
-import zlib
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -21,8 +19,6 @@ _KERAS = ("constraints", "initializers", "losses", "metrics", "optimizers", "reg
 # What makes the values of variables, by the names that Keras has for it.
 _INITIALIZERS = {"zeros_initializer": "Zeros", "ones_initializer": "Ones", "constant_initializer": "Constant",
                  "random_normal_initializer": "RandomNormal", "random_uniform_initializer": "RandomUniform"}
-# Whose operations are given what comes from files, so that errors about it name the operation.
-_CHECKED = ("image",)
 _OF_TAPES = ("GradientTape", "UnconnectedGradients", "custom_gradient")
 _OF_FLOW = ("TensorArray", "control_dependencies", "init_scope", "name_scope")
 _ROWS = "Read the lines with `tf.data.TextLineDataset(path).skip(1)`, and `map` them with `tf.io.decode_csv`."
@@ -88,8 +84,6 @@ class Namespace(ModuleType):
             operation = None
         if operation is None:
             return vars(self._base)[name] if is_refdists else _refuse(self, name, self._path)
-        if self._path in _CHECKED:
-            operation = checked(operation, f"tf.{self._path}.{name}")
         setattr(self, name, operation)
         return operation
 
@@ -97,34 +91,6 @@ class Namespace(ModuleType):
         below = {path.rpartition(".")[2] for path in operations.OPERATIONS if path.rpartition(".")[0] == self._path}
         return sorted({*(name for name in vars(self) if name[0] != "_"), *(dir(self._base) if self._base else ()),
                        *below})
-
-
-def checked(value: Any, path: str) -> Any:
-    """A function whose errors about its arguments name it; a class whose constructor's do.
-
-    What computes raises whatever Python, NumPy or a library of tensors says of an argument that it cannot use.
-
-    Args:
-        value: a function that calls none of the program's, or a class.
-        path: its place, such as "tf.strings.lower".
-    """
-    if isinstance(value, type):
-        value.__init__ = checked(value.__init__, path)  # type: ignore[misc]
-        return value
-
-    @functools.wraps(value)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return value(*args, **kwargs)
-        except errors.RefdistError:
-            raise
-        except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RuntimeError, struct.error,
-                zlib.error) as error:
-            code = "RD25" if isinstance(error, (TypeError, AttributeError)) else "RD34"
-            raise errors.error(code, path, f"{type(error).__name__}: {error}", f"Pass what `help({path})` names.",
-                               kind=errors.InvalidTypeError if code == "RD25" else errors.InvalidArgumentError
-                               ) from error
-    return call
 
 
 def _refuse(module: ModuleType, name: str, path: str) -> object:

@@ -26,11 +26,14 @@ import numpy as np
 from refdist import errors, nest
 from refdist.array.convert import HoldsArray, short, to_array
 from refdist.array.operators import OPERATORS
+from refdist.tf import misfits
 from refdist.tf.own import imports, is_own
 from refdist.tf.shapes import TensorShape
 
-_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+           "matmul": "@", "and": "&", "or": "|", "xor": "^"}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_SIGNS = {**_BINARY, **_COMPARISONS}
 # What PyTorch's operators do not take, or in another dtype.
 _CONVERTED = frozenset({list, tuple, np.ndarray, *np.sctypeDict.values()})
 # Integers whose quotient is a float64.
@@ -49,7 +52,7 @@ def connect() -> None:
     for name in (*_BINARY, *_COMPARISONS, *(f"r{name}" for name in _BINARY)):
         # A bool is a number, which PyTorch does not subtract.
         converted = _CONVERTED | {bool} if name in ("sub", "rsub") else _CONVERTED
-        setattr(torch.Tensor, f"__{name}__", _taking(getattr(torch.Tensor, f"__{name}__"), converted))
+        setattr(torch.Tensor, f"__{name}__", _taking(getattr(torch.Tensor, f"__{name}__"), converted, name))
     whole = [getattr(torch, dtype.removeprefix("torch.")) for dtype in _WHOLE]
     for name in ("truediv", "rtruediv"):
         setattr(torch.Tensor, f"__{name}__", _dividing(getattr(torch.Tensor, f"__{name}__"), whole))
@@ -120,10 +123,18 @@ def _has_tensor(operand: Any) -> bool:
     return any(map(_has_tensor, operand))
 
 
-def _taking(own: Callable[..., Any], converted: frozenset[type]) -> Callable[..., Any]:
+def _taking(own: Callable[..., Any], converted: frozenset[type], name: str) -> Callable[..., Any]:
+    sign = _SIGNS.get(name) or _SIGNS[name.removeprefix("r")]
+
     @functools.wraps(own)
     def operate(self: Any, other: Any) -> Any:
-        return own(self, beside(self, other) if type(other) in converted else other)
+        try:
+            return own(self, beside(self, other) if type(other) in converted else other)
+        except RuntimeError as failure:
+            if _means_tensorflow():
+                operands = (self, other) if name in _SIGNS else (other, self)
+                misfits.refuse_call(f" {sign} ".join(map(misfits.shown, operands)), failure)
+            raise
     return operate
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from refdist import errors
 from refdist.array.convert import HoldsArray
-from refdist.tf import tensors, texts
+from refdist.tf import misfits, tensors, texts
 from refdist.tf.shapes import TensorShape, sizes
 
 _TABLE = """
@@ -514,6 +514,15 @@ debugging.is_numeric_tensor (tensor) : ops.is_tensor(tensor) and name_of(tensor)
 debugging.assert_all_finite debugging.check_numerics (x, message="") : finite(T(x), message)
 """
 
+# An operation as a function; where it calls none of the program's, errors of libraries are about its arguments.
+_FORM = """
+def call({parameters}):
+    try:
+        return {expression}
+    except {failures} as failure:
+        refuse({path!r}, failure, locals())
+        raise
+"""
 
 
 class Operation(NamedTuple):
@@ -563,12 +572,27 @@ def find(path: str) -> Callable[..., Any] | None:
 def _compiled(operation: Operation) -> Callable[..., Any]:
     written = operation.parameters
     parameters = written if "*args" in written else f"{written}, name=None".lstrip(", ")
-    call: Callable[..., Any] = eval(f"lambda {parameters}: {operation.expression}", _scope())
+    scope: dict[str, Any] = {}
+    failures = "()" if operation.expression.startswith("flow.") else "FAILURES"
+    exec(_FORM.format(parameters=parameters, expression=operation.expression, failures=failures,
+                      path=operation.paths[0]), _scope(), scope)
+    call: Callable[..., Any] = scope["call"]
     call.__name__ = call.__qualname__ = operation.paths[0].rpartition(".")[2]
     call.__module__ = "refdist.tf"
     call.__doc__ = f"`tf.{operation.paths[0]}`: {operation.expression}"
     of_text = texts.FUNCTIONS.get(operation.paths[0])
-    return call if of_text is None else _also_of_text(call, *of_text)
+    if of_text is None:
+        return call
+    function, places = of_text
+    return _also_of_text(call, misfits.checked(function, f"tf.{operation.paths[0]}"), places)
+
+
+def _refuse(path: str, failure: Exception, values: dict[str, Any]) -> None:
+    call = find(path)
+    assert call is not None
+    given = {name: values[name] for name, parameter in inspect.signature(call).parameters.items()
+             if values[name] is not parameter.default}
+    misfits.refuse(f"tf.{path}", failure, given)
 
 
 def _also_of_text(call: Callable[..., Any], of_text: Callable[..., Any], places: tuple[int, ...]) -> Callable[..., Any]:
@@ -590,5 +614,5 @@ def _scope() -> dict[str, Any]:
     return {**vars(computed), "Unique": texts.Unique, "T": tensors.tensor, "I": images.required, "ops": library.ops,
             "random": drawn, "stateless": stateless, "flow": flow, "groups": groups, "matrices": matrices,
             "pixels": images, "windows": windows, "sizes": sizes, "TensorShape": TensorShape, "errors": errors,
-            "functools": functools, "math": math, "time": time,
+            "functools": functools, "math": math, "time": time, "FAILURES": misfits.FAILURES, "refuse": _refuse,
             "holds_array": lambda value: isinstance(value, HoldsArray)}

@@ -22,7 +22,8 @@ def sizes(shape: Any) -> tuple[int, ...]:
     listed = [whole] if whole is not None else [*map(as_integer, shape)] if isinstance(shape, Iterable) else [None]
     known = tuple(size for size in listed if size is not None and size >= 0)
     if len(known) != len(listed):
-        raise errors.error("RD25", "a shape", f"got {shape!r}", "Pass a tuple of ints of 0 or more.")
+        raise errors.error("RD25", "a shape", f"got {shape!r}", "Pass a tuple of ints of 0 or more.",
+                           kind=errors.MisfitError)
     return known
 
 

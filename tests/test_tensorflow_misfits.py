@@ -1,0 +1,102 @@
+"""Calls of operations that cannot be: a program catches what TensorFlow raises, and the text shows the call.
+
+The calls stand in `tables/tensorflow_misfits.txt`.  Where TensorFlow is installed, it is asked whether it raises that.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from face import on_torch
+
+import refdist
+import refdist.tf
+
+_INSTALLED = {name for name in ("keras", "torch", "tensorflow") if importlib.util.find_spec(name)}
+_LINES = (Path(__file__).parent / "tables" / "tensorflow_misfits.txt").read_text().splitlines()
+CALLS = [tuple(line.rsplit(" : ", 1)) for line in _LINES if not line.startswith("#")]
+
+
+def kind_of(name: str, tf: Any) -> Any:
+    """A class of errors by its name: Python's, or TensorFlow's."""
+    return {"ValueError": ValueError, "TypeError": TypeError}.get(name) or getattr(tf.errors, name)
+
+
+@pytest.fixture
+def tf() -> Iterator[Any]:
+    """`refdist.tf` with tensors of PyTorch."""
+    if not {"keras", "torch"} <= _INSTALLED:
+        pytest.skip("Keras or PyTorch is not installed")
+    with on_torch() as face:
+        yield face
+
+
+def asserts_what_is_said(tf: Any, call: str, kind: str) -> None:
+    """The error has the class, the code, the operation's name, and what the library said as its cause."""
+    with pytest.raises(kind_of(kind, tf), match=rf"^\[RD34\] {re.escape(call.partition('(')[0])}\(.+\): .+\. Pass .+\.$"
+                       ) as caught:
+        eval(call, {"tf": tf})
+    assert caught.value.__cause__ is not None and not isinstance(caught.value.__cause__, refdist.errors.RefdistError)
+    assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("call", "kind"), CALLS, ids=[call for call, _ in CALLS])
+def test_a_call_that_cannot_be_raises_what_tensorflow_raises_and_names_the_operation(
+        tf: Any, call: str, kind: str) -> None:
+    asserts_what_is_said(tf, call, kind)
+
+
+@pytest.mark.skipif("tensorflow" not in _INSTALLED, reason="TensorFlow is not installed")
+@pytest.mark.parametrize(("call", "kind"), CALLS, ids=[call for call, _ in CALLS])
+def test_tensorflow_raises_it(call: str, kind: str) -> None:
+    import tensorflow
+
+    with pytest.raises(kind_of(kind, tensorflow)):
+        eval(call, {"tf": tensorflow})
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    ("tf.matmul(x, v, transpose_b=True)", r"tf.matmul\(a=float32\[2, 3\], b=float32\[2, 4\], transpose_b=True\): "),
+    ("tf.concat([x] * 5 + [v], axis=0)", r"tf.concat\(values=\[float32\[2, 3\], .*, \.\.\.\], axis=0\): "),
+    ("tf.math.log(x + [1.0, 2.0])", r"float32\[2, 3\] \+ float32\[2\]|float32\[2, 3\] \+ \[1.0, 2.0\]"),
+    ("x @ x", r"float32\[2, 3\] @ float32\[2, 3\]: "), ("[1.0, 2.0] - x", r"\[1.0, 2.0\] - float32\[2, 3\]: "),
+    ("x < v", r"float32\[2, 3\] < float32\[2, 4\]: "), ("tf.nn.relu('a')", "RD25.*text"),
+    ("tf.random.normal([-1])", r"RD25.*\[-1\]"),
+    ("tf.strings.substr('ab', 'x', 1)", r"RD34\] tf.strings.substr\(input='ab', pos='x', len=1\): ")])
+def test_an_error_shows_the_dtypes_and_shapes_of_the_arguments(tf: Any, call: str, text: str) -> None:
+    for kind in (tf.errors.InvalidArgumentError, ValueError, TypeError):
+        with pytest.raises(kind, match=text):
+            eval(call, {"tf": tf, "x": tf.ones([2, 3]), "v": tf.Variable(tf.ones([2, 4]))})
+
+
+def test_an_operator_in_a_program_of_pytorch_raises_pytorch_s_error(tf: Any) -> None:
+    source = "import torch\nx = tf.ones([2]) + tf.ones([3])"
+    with pytest.raises(RuntimeError, match="must match"):
+        exec(source, {"__name__": "__main__", "tf": tf})
+
+
+def test_errors_of_the_program_s_own_functions_stay_what_they_are(tf: Any) -> None:
+    def fails(*_: object) -> Any:
+        raise ValueError("the program's own")
+
+    for call in (lambda: tf.map_fn(fails, tf.ones([2])), lambda: tf.cond(True, fails, fails),
+                 lambda: tf.while_loop(fails, fails, [1]), lambda: tf.numpy_function(fails, [1], tf.int32)):
+        with pytest.raises(ValueError, match=r"^the program's own$") as caught:
+            call()
+        assert type(caught.value) is ValueError
+
+
+def test_what_a_library_says_of_its_memory_is_not_about_arguments(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def fails(*_: object, **__: object) -> Any:
+        raise torch.OutOfMemoryError("the memory is full")
+
+    monkeypatch.setattr(torch, "matmul", fails)
+    with pytest.raises(torch.OutOfMemoryError):
+        tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]))
