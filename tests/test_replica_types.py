@@ -314,6 +314,19 @@ def labels_of_two() -> Any:
     (lambda x, y: np.zeros(3, np.float32) + x.mean(axis=0), Of.MEAN), (lambda x, y: np.float32(0) + x.sum(), Of.SUM),
     (lambda x, y: np.ones(3, np.float32) + x.mean(axis=0), Of.UNKNOWN),
     (lambda x, y: np.zeros((2, 2, 3), np.float32) + x, Of.UNKNOWN),
+    (lambda x, y: np.flip(x).mean(), Of.MEAN), (lambda x, y: np.flip(x.sum(axis=0)), Of.SUM),
+    (lambda x, y: np.flip(m=x), Of.UNKNOWN), (lambda x, y: np.fliplr(np.flipud(x)).sum(), Of.SUM),
+    (lambda x, y: np.rot90(x).mean(axis=1), Of.MEAN), (lambda x, y: np.rot90(x).mean(axis=0), Of.ROWS),
+    (lambda x, y: np.roll(x, 1, axis=0).sum(), Of.SUM), (lambda x, y: np.roll(x, 1), Of.DIFFERS),
+    (lambda x, y: np.moveaxis(x, 0, 1).mean(axis=1), Of.MEAN), (lambda x, y: np.swapaxes(x, 0, 1).sum(1), Of.SUM),
+    (lambda x, y: x.swapaxes(0, 1).mean(axis=0), Of.ROWS), (lambda x, y: np.expand_dims(x, 0).sum(axis=1), Of.SUM),
+    (lambda x, y: np.broadcast_to(x, (4, 2, 3)).mean(axis=1), Of.MEAN),
+    (lambda x, y: np.broadcast_to(x.mean(axis=0), (2, 3)), Of.MEAN), (lambda x, y: np.tile(x, 2).mean(), Of.MEAN),
+    (lambda x, y: x.repeat(2, axis=1).sum(), Of.SUM), (lambda x, y: np.repeat(x, 2, axis=0), Of.DIFFERS),
+    (lambda x, y: np.repeat(x, np.array([1, 2, 1]), axis=1), Of.UNKNOWN),
+    (lambda x, y: np.diagonal(x[:, :2]).mean(), Of.MEAN),
+    (lambda x, y: np.split(x, 2)[1].mean(), Of.MEAN), (lambda x, y: np.array_split(x, 3, axis=1)[2].sum(), Of.SUM),
+    (lambda x, y: np.split(x[:1], 1)[0].mean(), Of.MEAN), (lambda x, y: np.expand_dims(x[:1], 0), Of.DIFFERS),
 ])
 def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any], of: Of) -> None:
     computed = compute(rows_of_two(), labels_of_two())
@@ -322,6 +335,25 @@ def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any]
     assert np.asarray(computed).tobytes() == np.asarray(wanted).tobytes()
     if isinstance(wanted, (np.ndarray, np.generic)):
         assert isinstance(computed, type(wanted)) and computed.dtype == wanted.dtype and computed.shape == wanted.shape
+
+
+def test_items_in_another_order_are_of_as_many_rows() -> None:
+    assert type_of(np.flip(rows_of_two())).rows == 2
+    assert [type_of(part).rows for part in np.split(rows_of_two(), 2)] == [1, 1]
+
+
+@pytest.mark.parametrize(("move", "same"), [
+    (lambda weight, number: np.roll(weight, number), False), (lambda weight, number: np.roll(weight, 1), True),
+    (lambda weight, number: np.broadcast_to(weight, (number + 1, 3))[0], False),
+    (lambda weight, number: np.split(weight, 3)[number % 3], False)])
+def test_what_each_replica_takes_from_elsewhere_is_not_the_same(move: Callable[[Any, int], Any], same: bool) -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        return replica().all_reduce("SUM", move(w.read_value(), replica().replica_id_in_sync_group))
+
+    assert bool(findings(lambda: each(strategy, step))) is same
 
 
 def test_a_mask_takes_as_many_rows_as_it_has() -> None:

@@ -175,6 +175,18 @@ def written(x: Any, w: Any) -> Any:
     (by_grad(lambda x, w: (w * w).sum()), Of.SAME), (by_grad(lambda x, w: torch.cumsum(x @ w, 0).sum()), Of.UNKNOWN),
     (lambda x, w: zeroed(x, w), Of.MEAN),
     (by_backward(lambda x, w: (x @ w).mean()), Of.MEAN), (by_backward(lambda x, w: (x @ w).sum(), 2), Of.SUM),
+    (lambda x, w: torch.flip(x, [0]).mean(), Of.MEAN), (lambda x, w: x.flip(0, 1).sum(), Of.SUM),
+    (lambda x, w: torch.flip(x.sum(dim=0), dims=[0]), Of.SUM), (lambda x, w: torch.flip(w, [0]), Of.SAME),
+    (lambda x, w: x.roll(1, 0).mean(), Of.MEAN), (lambda x, w: x.roll(1).mean(), Of.DIFFERS),
+    (lambda x, w: torch.movedim(x, 0, 1).mean(dim=1), Of.MEAN), (lambda x, w: x[:, None].expand(2, 4, 3), Of.ROWS),
+    (lambda x, w: x.unsqueeze(0).sum(dim=1), Of.SUM), (lambda x, w: x.mean().expand(2), Of.MEAN),
+    (lambda x, w: x.chunk(2)[1].mean(), Of.MEAN), (lambda x, w: torch.split(x, [1, 1])[0].sum(), Of.SUM),
+    (lambda x, w: x.unbind(1)[0].mean(), Of.MEAN), (lambda x, w: x.unbind(0)[0], Of.DIFFERS),
+    (lambda x, w: x.repeat_interleave(2, dim=1).mean(), Of.MEAN), (lambda x, w: x.repeat(2, 1), Of.DIFFERS),
+    (lambda x, w: x.repeat_interleave(torch.tensor([1, 2, 1]), dim=1), Of.UNKNOWN),
+    (lambda x, w: x.select(1, 0).mean(), Of.MEAN), (lambda x, w: F.mish(F.relu6(x)).round().sum(), Of.SUM),
+    (lambda x, w: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="batchmean"), Of.MEAN),
+    (lambda x, w: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="sum"), Of.SUM),
 ])
 def test_functions_of_pytorch_make_of_types_what_numpys_do(compute: Callable[[Any, Any], Any], of: Of) -> None:
     assert kind_of(compute) is of

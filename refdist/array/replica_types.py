@@ -341,6 +341,12 @@ class Typed(np.ndarray):
     def flatten(self, order: Any = "C") -> Any:
         return typed(self.view(np.ndarray).flatten(order), reshaped(self, (self.size,)))
 
+    def swapaxes(self, axis1: Any, axis2: Any, /) -> Any:
+        return np.swapaxes(self, axis1, axis2)
+
+    def repeat(self, repeats: Any, axis: Any = None) -> Any:
+        return np.repeat(self, repeats, axis)
+
     def astype(self, *args: Any, **options: Any) -> Any:
         return typed(self.view(np.ndarray).astype(*args, **options), self._type)
 
@@ -854,6 +860,75 @@ def _is_mask(key: Any) -> bool:
     return has_type(key) and str(key.dtype).endswith("bool")
 
 
+def rearranged(frame: Frame, array: Any, told_by: tuple[Any, ...], rearrange: Callable[[Any], Any]) -> ReplicaType:
+    """Of items of an array in another order or shape, as a function puts them that does not look at them.
+
+    Args:
+        frame: where the program calls it.
+        array: that it is given.
+        told_by: what tells the function from others: its name, and its other arguments.
+        rearrange: does the same with an array of NumPy's.
+    """
+    kind = type_of(array)
+    if kind is UNKNOWN or not all(map(_tells_all, told_by)):
+        return UNKNOWN
+    if kind.of not in (Of.SAME, Of.ROWS):
+        return kind
+    key = kind, _shape(array), repr(told_by), id(frame.f_code), frame.f_lasti
+    if key in _kept:
+        return _kept[key]
+    if kind.of is Of.SAME:  # which items come where may depend on the replica
+        return _keep(key, changed(kind, captured=hash((kind.captured, key[2]))))
+    rows = kind.rows or 0
+    numbered = np.arange(rows, dtype=np.int32).reshape(rows, *[1] * (kind.back - 1))
+    back, rows = _where_rows_lie(rearrange(np.broadcast_to(numbered, _shape(array))))
+    if rows in (0, kind.rows):
+        return _keep(key, moved(kind, back))
+    return _keep(key, ReplicaType(Of.ROWS, "some of the rows", frame, kind, rows, back, kind.numbers,
+                                  captured=kind.captured, lengths=kind.lengths))
+
+
+def _tells_all(argument: Any) -> bool:
+    # Whether its text does: that of an array may leave out items.
+    if isinstance(argument, dict):
+        return all(map(_tells_all, argument.values()))
+    if isinstance(argument, (tuple, list)):
+        return all(map(_tells_all, argument))
+    return argument is None or isinstance(argument, (int, str, np.integer))
+
+
+def _where_rows_lie(numbers: Any) -> tuple[int, int]:
+    # Of an array that has the number of its row for each item: the axis along which each row comes once, counted from
+    # the last one, and how many there are; (0, 0) where there is no such axis, or two.
+    lying = []
+    for axis in range(numbers.ndim if numbers.size else 0):
+        lines = numbers.swapaxes(0, axis).reshape(numbers.shape[axis], -1)
+        if (lines == lines[:, :1]).all() and np.unique(lines[:, 0]).size == len(lines):
+            lying.append((numbers.ndim - axis, len(lines)))
+    return lying[0] if len(lying) == 1 else (0, 0)
+
+
+def _rearranging(function: Callable[..., Any]) -> Callable[..., Any]:
+    # A function of NumPy's that gives items of an array in another order or shape, or several such arrays.
+    def call(*positional: Any, **options: Any) -> Any:
+        if not positional:  # the array is passed by name, which differs between these functions
+            return function(**_plain_values(options))
+        frame, (array, *args), named = sys._getframe(1), positional, _plain_values(options)
+        args = [*map(_all_plain, args)]
+        result = computing(frame)(function, (plain(array), *args), named)
+
+        def kind(*number: int) -> ReplicaType:
+            def rearrange(numbers: Any) -> Any:
+                parts = function(numbers, *args, **named)
+                return parts[number[0]] if number else parts
+            return rearranged(program(frame), array, (function.__name__, args, named, number), rearrange)
+
+        if isinstance(result, (list, tuple)):
+            return type(result)([typed(part, kind(i)) for i, part in enumerate(result)])
+        return typed(result, kind())
+    return call
+
+
 def transposed(array: Any, order: Sequence[int]) -> ReplicaType:
     """Of the same items with the axes in this order."""
     kind, ndim = type_of(array), len(order)
@@ -1104,6 +1179,9 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.nanmean: lambda a, axis=None, *args, **options: typed(
         computing(sys._getframe(1))(np.nanmean, (plain(a), axis, *map(plain, args)), _plain_values(options)),
         along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, options.get("keepdims") is True, "nanmean")),
+    **{function: _rearranging(function) for function in (
+        np.flip, np.fliplr, np.flipud, np.rot90, np.roll, np.rollaxis, np.moveaxis, np.swapaxes, np.expand_dims,
+        np.broadcast_to, np.repeat, np.tile, np.diagonal, np.split, np.array_split, np.hsplit, np.vsplit)},
     **{function: _joined(function) for function in (np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack)},
     np.sum: lambda a, axis=None, *args, **options: np.add.reduce(a, axis, *args, **options),
     np.linalg.norm: _norm, np.zeros_like: lambda a, *args, **options: typed(

@@ -42,6 +42,7 @@ from refdist.array.replica_types import (
     own_write,
     product,
     program,
+    rearranged,
     reshaped,
     transposed,
     type_of,
@@ -61,8 +62,8 @@ _OPERATIONS = {
     Operation.MULTIPLY: _names("mul multiply __mul__ __rmul__ mul_ __imul__"),
     Operation.DIVIDE: _names("div divide true_divide __truediv__ div_ __itruediv__"),
     Operation.OTHER: _names("""pow __pow__ maximum minimum eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__
-        exp log log1p expm1 sqrt rsqrt square abs __abs__ tanh sigmoid relu leaky_relu elu gelu silu softplus logsigmoid
-        sin cos cosh sign clamp clip where reciprocal""")}
+        exp log log1p expm1 sqrt rsqrt square abs __abs__ tanh sigmoid relu relu6 leaky_relu elu selu gelu silu mish
+        softplus logsigmoid hardswish hardsigmoid round floor ceil sin cos cosh sign clamp clip where reciprocal""")}
 _OPERATION_OF = {name: operation for operation, names in _OPERATIONS.items() for name in names}
 # With the second operand first.
 _REFLECTED = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Operation.DIVIDE,
@@ -77,7 +78,7 @@ _ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, **dict.fromkeys(
 # The same, with the order of the norm before the dimension.
 _NORMS = _names("norm linalg_norm linalg_vector_norm")
 # The same items in the same order.
-_RESHAPING = _names("flatten reshape view unflatten unsqueeze squeeze ravel view_as reshape_as")
+_RESHAPING = _names("flatten reshape view unflatten squeeze ravel view_as reshape_as")
 # Rows come first, and each gives a row; what is the same on all replicas stays so.
 _LAYERS = _names("""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d embedding
     one_hot layer_norm""")
@@ -85,16 +86,19 @@ _LAYERS = _names("""conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_po
 _DRAWING = _names("batch_norm dropout")
 # The same, where the dimension is not that of the rows.
 _ALONG_ITEMS = _names("softmax log_softmax gather take_along_dim index_select cumsum normalize")
+# Of one array items in another order or shape, or several such tensors, whatever the items are.
+_REARRANGING = _names("""flip fliplr flipud rot90 roll movedim moveaxis expand broadcast_to repeat tile
+    repeat_interleave diagonal narrow unsqueeze select chunk split tensor_split unbind""")
 _ZEROS = _names("zeros zeros_like new_zeros zero_")
 # What optimizers, and programs in their place, write to parameters with.
 _UPDATING = _names("""sub_ add_ addcdiv_ addcmul_ lerp_ __isub__ __iadd__ _foreach_add_ _foreach_sub_ _foreach_addcdiv_
     _foreach_lerp_""")
 _CHOOSING = _names("__getitem__ masked_select")
 _LOSSES = _names("""mse_loss l1_loss smooth_l1_loss huber_loss cross_entropy nll_loss binary_cross_entropy
-    binary_cross_entropy_with_logits soft_margin_loss""")
+    binary_cross_entropy_with_logits soft_margin_loss kl_div""")
 # What writes to its first operand and gives no tensor, beside the functions whose names end in "_".
 _WRITING = _names("__setitem__ __set__ backward")
-_REDUCED = {"mean": Along.MEAN_OF_ROWS, "sum": Along.SUM_OF_ROWS}
+_REDUCED = {"mean": Along.MEAN_OF_ROWS, "batchmean": Along.MEAN_OF_ROWS, "sum": Along.SUM_OF_ROWS}
 
 
 def _swapped(ndim: int, args: Any, kwargs: Any) -> list[int]:
@@ -173,6 +177,8 @@ def _mode(torch: Any) -> Any:
             return number(result, type_of(args[0]))
         if name == "grad" and not isinstance(result, torch.Tensor):
             _gradients(sys._getframe(1), torch, result, *args, **kwargs)
+        elif name in _REARRANGING and args and type_of(args[0]) is not UNKNOWN:
+            _rearranged(program(sys._getframe(1)), torch, function, args, kwargs, result)
         elif isinstance(result, torch.Tensor):
             _see(sys._getframe(1), name, args, kwargs, result)
         elif getattr(function, "__self__", None) is torch.Tensor.grad:
@@ -194,6 +200,19 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
         _forget((result,))
     if kind is not UNKNOWN or changed:
         typed(result, kind)
+
+
+def _rearranged(frame: Frame, torch: Any, function: Any, args: Any, kwargs: Any, result: Any) -> None:
+    # Of a function of _REARRANGING.
+    def parts(given: Any) -> list[Any]:
+        return [given] if isinstance(given, torch.Tensor) else list(given)
+
+    def kind(number: int) -> ReplicaType:
+        return rearranged(frame, args[0], (function.__name__, args[1:], kwargs, number), lambda numbers: parts(
+            function(torch.tensor(numbers), *args[1:], **kwargs))[number].numpy())
+
+    for i, part in enumerate(parts(result)):
+        typed(part, kind(i))
 
 
 def _forget(args: Any) -> None:
