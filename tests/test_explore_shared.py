@@ -452,7 +452,8 @@ def test_a_function_that_waits_for_another_one_ends_the_run(made: Callable[[Any]
 def test_a_function_that_computes_or_sleeps_for_a_while_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     used = itertools.count()
     monkeypatch.setattr(schedules, "LOOKS", 1)
-    monkeypatch.setattr(schedules, "time", types.SimpleNamespace(process_time=lambda: float(next(used))))
+    monkeypatch.setattr(schedules, "time", types.SimpleNamespace(process_time=lambda: float(next(used)),
+                                                                monotonic=time.monotonic))
 
     def body(c: ClusterCoordinator, v: Any) -> object:
         c.schedule(lambda: (v.assign_add(1.0), time.sleep(3), v.assign_add(1.0))[0])

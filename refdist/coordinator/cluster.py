@@ -294,10 +294,15 @@ class Cluster(Functions):
         """Shows the scheduler where the function is that has the turn; the others wait for it in code of refdist."""
         if current.value is not None and _mine.closure is None:
             frames = sys._current_frames()
-            for worker in self._workers:
-                frame = None if worker.closure is None else frames.get(worker.closure.thread)
+            for closure in [worker.closure for worker in self._workers if worker.closure is not None]:
+                frame = frames.get(closure.thread)
                 if frame is not None and not call_site.is_ours(frame.f_globals.get("__name__", "")):
-                    current.value.runs(frame)
+                    try:
+                        current.value.runs(frame)
+                    except BaseException:
+                        self._interrupted = True  # before the function ends, so that no other one takes its place
+                        strands.end(closure.thread, Stopped)
+                        raise
 
     def _wait(self, turn: Turn, give: Callable[[], object]) -> None:
         """Gives the turn to another strand, and waits until it comes back."""

@@ -11,6 +11,7 @@ Nothing here decides who is next.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from collections.abc import Callable
@@ -77,6 +78,11 @@ def start(job: Job) -> None:
         return
     thread.job = job
     thread.turn.give()
+
+
+def end(thread: int, error: type[BaseException]) -> None:
+    """Raises an error in a thread, at its next instruction of Python: one that waits in C first comes back from it."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 call_site.end_at(_Thread._work.__code__)

@@ -49,13 +49,27 @@ from refdist.insight.outcomes import Outcome, outcome, same
 from refdist.insight.reduction import ASLEEP, DIFFERS, Clocks, Reduction
 from refdist.insight.report import LIMITS, ORDERS_LIMITS, SHOWN, Finding, Report, table
 from refdist.insight.sampling import by_lot, by_priorities, probability
-from refdist.insight.schedules import KILLED, NO_FAULTS, PROGRAM, REPLICA, Cut, Decide, Doom, Faults, Process, Run, Step
+from refdist.insight.schedules import (
+    KILLED,
+    NO_FAULTS,
+    PROGRAM,
+    REPLICA,
+    Cut,
+    Decide,
+    Doom,
+    Faults,
+    Process,
+    Run,
+    Step,
+)
+from refdist.insight.stalls import Watch
 
 Program = Callable[[], object]
 Check = Callable[[Any], object]
 
 SHORTENING = 1000  # the most runs spent on looking for a shorter schedule
 ORDERS = 1000  # the most orders of whole functions that are tried
+LONGEST = 4  # the part of the budget for which a step may compute is 1 in so many
 ORDERING = 4  # the part of the budget that they may take is 1 in so many
 # Where these are in a schedule, a result of no order that was tried is wrong, although others were not tried.  With any
 # other anomaly it may be that of another order, if those that were tried differ.
@@ -179,9 +193,10 @@ def replay(program: Program, choices: Sequence[int], check: Check | None = None,
         raise errors.error("RD25", "explore", f"choices is {choices!r}", "Pass ints from 0.")
     explorer = _Explorer(program, check, "20s", faults, max_staleness, orders)
     try:
-        if orders:
-            explorer.look_at_quiet_order()
-        trial = explorer.attempt(_following([choice or 0 for choice in given]), values=True)
+        with explorer.watch():
+            if orders:
+                explorer.look_at_quiet_order()
+            trial = explorer.attempt(_following([choice or 0 for choice in given]), values=True)
     except _GivenUp as ended:
         return False, f"CANNOT BE STOPPED: {ended.trial.run.given_up}"
     if trial.run.cut.startswith(NO_OPTION):
@@ -269,11 +284,21 @@ class _Explorer:
         self._tried = 0
         self._reasons: dict[str, None] = {}  # why nothing is proved
         self._states: set[object] = set()  # of the files that kills and losses have left
+        self._run: Run | None = None  # the one that is carried out
         self._shares = False  # whether a run has changed what functions share
         self._shared: dict[str, None] = {}  # what that is
 
     def explore(self) -> Report:
         """Explores the program; an interrupt ends this, and the report has what is known by then."""
+        with self.watch():
+            return self._explored()
+
+    def watch(self) -> Watch:
+        """What ends a run in which the program waits for ever."""
+        return Watch(lambda: None if self._run is None else self._run.position,
+                     lambda frame: None if self._run is None else self._run.stalls(frame))
+
+    def _explored(self) -> Report:
         report = Report(self._asked(), self._lost, ORDERS_LIMITS if self._replicas else LIMITS)
         trials: list[_Trial] = []
         try:
@@ -361,7 +386,8 @@ class _Explorer:
             self._reasons["the program saved no checkpoint" if self._possible.kills else
                           "no PreemptionCheckpointHandler asked whether the program is to end"] = None
         compares = quiet.came is not None and (quiet.came.value is not None or bool(quiet.came.finals))
-        if all(step.process == PROGRAM for step in quiet.run.steps) and not (saves and compares):
+        nobody = quiet.came is not None and all(step.process == PROGRAM for step in quiet.run.steps)
+        if nobody and not (saves and compares):
             self._reasons["nothing is compared: the program made no variables, and returned nothing"
                           if saves else "no function of a coordinator ran, or not in this process"] = None
         if quiet.came is not None and anomaly(quiet.run.steps) is None:
@@ -529,8 +555,9 @@ class _Explorer:
         files = Files() if self._possible.kills or self._possible.servers or self._possible.notices else None
         try:
             whole = self._runs == 1 or self._shares
+            longest = self._budget / LONGEST
             trial = self._carried_out(Run(decide, values, self._possible, files, doomed=doomed,
-                                          orders=self._replicas, whole=whole))
+                                          orders=self._replicas, whole=whole, longest=longest))
             ended_by_loss = _ends_by_a_loss(trial) and restarts
             if files is not None and (ended_by_loss or trial.run.cut == KILLED or (
                     trial.run.exits and _is_told(trial))):
@@ -545,7 +572,8 @@ class _Explorer:
                     return _Trial(ended, None)
                 if states is not None:
                     states.add(state)
-                trial = self._carried_out(Run(decide, values, self._possible, files, ended, whole=whole))
+                trial = self._carried_out(Run(decide, values, self._possible, files, ended, whole=whole,
+                                              longest=longest))
         finally:
             if files is not None:
                 files.remove()
@@ -560,6 +588,7 @@ class _Explorer:
     def _carried_out(self, run: Run) -> _Trial:
         keras.set_names(self._names)  # otherwise layers have other names in each run
         try:
+            self._run = run
             came: Outcome | None = run.carry_out(self._program, lambda returned: outcome(run, returned))
         except Cut:
             came = None
@@ -568,6 +597,8 @@ class _Explorer:
         except SystemExit as error:
             run.exits = True
             came = Outcome(None, None, (), error=error if error.code else None)
+        finally:
+            self._run = None
         self._reasons |= run.disturbances
         if came is not None and came.unseen and self._check is None and self._bound is None:
             self._reasons[f"what the program returned was not looked into: {', '.join(came.unseen)}"] = None

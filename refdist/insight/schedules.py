@@ -10,6 +10,7 @@ Workers are alike: where several rest, the one that has rested longest takes the
 from __future__ import annotations
 
 import dis
+import math
 import os
 import signal
 import sys
@@ -43,7 +44,7 @@ from refdist.variables.sharded import ShardedVariable
 from refdist.variables.variable import ResourceVariable, Variable
 
 KILLED = "the program is killed"
-LOOKS = 5  # a second apart, in which a function that does not go on is taken to wait for ever
+LOOKS = 5  # a second apart, in which a function, or the program, that does not go on is taken to wait for ever
 IDLE = 0.05  # the CPU time of a second in which a process does not compute
 LIMIT = 2500  # steps of a run: more than `cluster.PATIENCE`, after which a loop that waits lets others go on
 
@@ -191,6 +192,7 @@ class Run(Scheduler):
             their steps.
         orders: whether the order of replicas is a choice, too.
         whole: whether all that functions share is looked at after each step, as `Sharing` has it.
+        longest: for how many seconds a step may compute, by the clock and of CPU time, which is less on a busy machine.
 
     Attributes:
         steps: what has happened.
@@ -215,7 +217,7 @@ class Run(Scheduler):
 
     def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
                  before: Run | None = None, doomed: Collection[Doom] = (), orders: bool = False,
-                 whole: bool = False) -> None:
+                 whole: bool = False, longest: float = math.inf) -> None:
         self.before = before
         self.steps: list[Step] = []
         self.taken: list[int] = [] if before is None else list(before.taken)
@@ -256,8 +258,10 @@ class Run(Scheduler):
         self._all_ended = False
         self._joined: bool | None = None  # whether the coordinator has waited for all functions; None for no function
         self._open: Step | None = None
-        self._seen_at: tuple[object, ...] = ()  # where the function was that runs, when it was last looked at
+        self._longest = max(LOOKS, longest)
+        self._seen_at: tuple[object, ...] = ()  # where the program, or the function that runs, was last seen
         self._looks: list[float] = []  # the CPU time of the process, each time that it was seen there
+        self._begins: tuple[object, float, float] = None, 0.0, 0.0  # a position, and when it was first seen there
 
     def carry_out(self, program: Callable[[], object], outcome: Callable[[object], Any]) -> Any:
         """Runs the program under this schedule; returns what `outcome` makes of its result.
@@ -554,15 +558,42 @@ class Run(Scheduler):
         known = self._scheduled[number]
         known += [-1] * (self._begun[number] - len(known))  # `schedule` may raise the error after it has added one
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """How far the run is: it changes with each step of the program, of a function, or of a replica."""
+        return len(self.steps), len(self.taken)
+
     def runs(self, frame: FrameType) -> None:
-        at = len(self.steps), id(frame), frame.f_lasti
+        self._look("a function", frame, "no other function, for which it may wait, runs before its next access")
+
+    def stalls(self, frame: FrameType) -> None:
+        """Called each second while the position is the same; ends a run that waits, or computes for too long.
+
+        Args:
+            frame: where the program is.
+
+        Raises:
+            Cut: it does.
+        """
+        if any(self.position) and not call_site.is_ours(frame.f_globals.get("__name__", "")):
+            self._look("the program", frame, "functions run only where it makes an access, or waits with `join` or "
+                       "`fetch`; write one of these" if self.orders is None else
+                       "no other replica, for which it may wait, runs before the next rendezvous")
+
+    def _look(self, who: str, frame: FrameType, why: str) -> None:
+        now, clock = time.process_time(), time.monotonic()
+        if self._begins[0] != self.position:
+            self._begins = self.position, now, clock
+        at = self.position, id(frame), frame.f_lasti
         if at != self._seen_at:
             self._seen_at = at
             self._looks.clear()
-        self._looks.append(time.process_time())
+        self._looks.append(now)
         if self._looks[LOOKS:] and self._looks[-1] - self._looks[-1 - LOOKS] < LOOKS * IDLE:
-            raise self.stop(f"a function waits at {_own_place(frame)}, and did not go on for {LOOKS} seconds; no "
-                            "other function, for which it may wait, runs before its next access")
+            raise self.stop(f"{who} waits at {_own_place(frame)}, and did not go on for {LOOKS} seconds; {why}")
+        if min(now - self._begins[1], clock - self._begins[2]) >= self._longest:
+            raise self.stop(f"{who} has computed at {_own_place(frame)} for {self._longest:.0f} seconds, without an "
+                            f"access; {why}")
 
     def left(self, error: errors.RefdistError) -> None:
         self.given_up = self.given_up or error
