@@ -713,6 +713,10 @@ WAITS: dict[str, Callable[[ClusterCoordinator, RemoteValue, Any], object]] = {
 }
 
 
+def schedules(c: ClusterCoordinator, value: RemoteValue, v: Any) -> None:
+    c.schedule(v.assign_add, args=(1.0,))
+
+
 def scheduled_and_joined(c: ClusterCoordinator, v: Any, outcomes: list[str]) -> None:
     try:
         c.schedule(v.assign_add, args=(1.0,))
@@ -728,17 +732,18 @@ def elsewhere(call: Callable[[], object]) -> None:
     thread.join(HANG)
 
 
-@pytest.mark.parametrize("name", WAITS)
-def test_an_interrupt_at_any_moment_leaves_no_thread_waiting(name: str) -> None:
+@pytest.mark.parametrize("name", ["schedule", *WAITS])
+def test_an_interrupt_at_any_moment_leaves_no_thread_waiting_and_no_scope_open(name: str) -> None:
+    call = WAITS.get(name, schedules)
     for number in itertools.count():
         c = coordinator(1)
         v = variable(c)
         value = c.schedule(v.assign_add, args=(1.0,))
         try:
-            if not moments.interrupted(number, functools.partial(WAITS[name], c, value, v), moments.interrupt):
+            if not moments.interrupted(number, functools.partial(call, c, value, v), moments.interrupt):
                 break
         except KeyboardInterrupt:
-            pass
+            assert not refdist.has_strategy(), f"the interrupt {number} has left a scope open"
         outcomes: list[str] = []
         elsewhere(functools.partial(scheduled_and_joined, c, v, outcomes))
         assert outcomes, f"after the interrupt {number} another thread waits for ever"
@@ -749,7 +754,7 @@ def test_an_interrupt_at_any_moment_leaves_no_thread_waiting(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["schedule", *WAITS])
 def test_a_signal_handler_at_any_moment_waits_or_is_told_that_it_cannot(name: str) -> None:
-    call = WAITS.get(name, lambda c, value, v: c.schedule(v.assign_add, args=(1.0,)))
+    call = WAITS.get(name, schedules)
     waited = []
 
     def is_handled_at(number: int) -> bool:

@@ -21,6 +21,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import NoReturn
 
 from refdist import errors, nest
@@ -57,6 +58,11 @@ def _of_worker(value: PerWorkerValue, worker: int) -> object:
     return value._of(worker)
 
 
+def _snapshot(scope: context_stack.Frame) -> inherited.Snapshot:
+    context_stack.top.set(scope)
+    return inherited.Snapshot()
+
+
 class Bound:
     """A function with its arguments, called with the number of a worker.
 
@@ -72,8 +78,7 @@ class Bound:
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
-        with context_stack.pushed(scope):
-            self.snapshot = inherited.Snapshot()
+        self.snapshot = copy_context().run(_snapshot, scope)  # here nothing is pushed that an interrupt could leave
 
     def on(self, worker: int) -> Callable[[], object]:
         """The function of no arguments that a worker calls."""
