@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import io
 import itertools
 import json
@@ -13,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +25,7 @@ from typing import IO, Any, cast
 
 import pytest
 from limits import HANG
+from workers import moments
 
 from refdist import errors, journal
 from refdist.backends.mpi import alone, failure, last_words, pipes, pmi, processes, supervised
@@ -369,6 +373,79 @@ def test_a_message_that_ends_in_the_middle_is_none() -> None:
     assert receiver.receive() == b"whole"
     with pytest.raises(Gone, match="its process is gone"):
         receiver.receive()
+
+
+@pytest.mark.parametrize("message", [b"short", b"long" * 100_000])
+def test_an_interrupt_at_any_moment_leaves_messages_whole(message: bytes) -> None:
+    def is_interrupted_at(number: int, sends: bool) -> bool:
+        here, there = socket.socketpair()
+        sender, receiver = (SocketChannel(Connection(end.detach()), 60.0) for end in (here, there))
+        received: list[bytes] = []
+
+        def send(*messages: bytes) -> None:
+            for each in messages:
+                sender.send(each)
+
+        def receive_all() -> None:
+            while received[-1:] != [b"last"]:
+                received.append(receiver.receive())
+
+        peer = threading.Thread(target=receive_all) if sends else threading.Thread(target=send, args=(message, b"last"))
+        peer.start()
+        try:
+            interrupted = moments.interrupted(number, functools.partial(send, message) if sends else receive_all,
+                                              moments.interrupt)
+        except KeyboardInterrupt:
+            interrupted = True
+        send(b"last") if sends else receive_all()
+        peer.join(HANG)
+        assert received == [message, b"last"] or (sends and interrupted and received == [b"last"])
+        return interrupted
+
+    for sends in (True, False):
+        assert next(number for number in itertools.count() if not is_interrupted_at(number, sends)) > 5
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_an_interrupt_in_the_middle_of_a_message_leaves_it_whole(sends: bool) -> None:
+    message = b"long" * 1_000_000  # more than fits into a socket
+    here, there = socket.socketpair()
+    channel = SocketChannel(Connection(here.detach()), 60.0)
+
+    def is_in_the_middle() -> bool:
+        if sends:
+            return bool(there.recv(1, socket.MSG_PEEK))
+        return fcntl.ioctl(there, termios.TIOCOUTQ, bytes(4)) == bytes(4)  # all that was sent has been read
+
+    def interrupt() -> None:
+        while not is_in_the_middle():
+            time.sleep(0.001)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def handler(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if not sends:
+        there.sendall(struct.pack("!Q", len(message)) + message[:100])
+    before = signal.signal(signal.SIGUSR1, handler)
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            channel.send(message) if sends else channel.receive()
+        interrupter.join(HANG)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    if sends:
+        later = threading.Thread(target=channel.send, args=(b"last",))
+        later.start()
+        receiver = SocketChannel(Connection(there.detach()), 60.0)
+        assert [receiver.receive(), receiver.receive()] == [message, b"last"]
+    else:
+        later = threading.Thread(target=there.sendall, args=(message[100:],))
+        later.start()
+        assert channel.receive() == message
+    later.join(HANG)
 
 
 def test_strangers_that_take_all_files_do_not_end_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ come back: the addresses at which the coordinator and the parameter servers stil
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import secrets
@@ -52,6 +51,9 @@ class SocketChannel:
 
     Before each message goes its length.  What is there is read at once, a short message with its length: who expects
     several messages in a row calls `receive` again, and does not ask the file whether there is another one.
+
+    An interrupt comes where a function begins, and where a call, of C too, has returned: what the call has returned is
+    then lost.  So what is sent and received is noted by the same call of C that does it.
     """
 
     def __init__(self, connection: Connection, seconds: float) -> None:
@@ -67,47 +69,47 @@ class SocketChannel:
         self._limit = struct.pack("ll", whole, int((seconds - whole) * 1_000_000))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, self._limit)
         self._limited = False
-        self._begun = b""  # what was read of the next message
+        self._unsent: list[bytes] = []
+        self._sent: list[int] = []  # how many bytes of the first of these were sent each time
+        self._received: list[bytes] = []  # the next message, as far as it is there; one part may reach beyond it
 
     def send(self, message: bytes) -> None:
         """See `Channel`."""
         length = _LENGTH.pack(len(message))
+        self._unsent += [length + message] if len(message) <= _SHORT else [length, message]
+        unsent, sent = self._unsent, self._sent
         try:
-            if len(message) <= _SHORT:
-                self._socket.sendall(length + message)
-            else:
-                self._socket.sendall(length)
-                self._socket.sendall(message)
+            while unsent:
+                if rest := memoryview(unsent[0])[sum(sent):]:
+                    sent.extend(map(self._socket.send, (rest,)))
+                else:
+                    del unsent[0], sent[:]
         except _BROKEN as error:
             raise self._gone(error) from error
 
     def receive(self) -> bytes:
         """See `Channel`."""
+        parts = self._received
         try:
-            begun = self._begun or self._part(_SHORT)
-            while len(begun) < _LENGTH.size:
-                begun += self._part(_SHORT)
-            length, = _LENGTH.unpack_from(begun)
-            message = begun[_LENGTH.size:]
-            if len(message) < length:
-                message = self._completed(message, length)
+            while not parts or len(parts[0]) < _LENGTH.size:
+                self._take(_SHORT)
+                parts[:] = [b"".join(parts)]
+            end = _LENGTH.size + _LENGTH.unpack_from(parts[0])[0]
+            missing = end - sum(map(len, parts))
+            while missing > 0:
+                self._take(min(missing, _LONG))
+                missing -= len(parts[-1])
         except _BROKEN as error:
             raise self._gone(error) from error
-        self._begun = message[length:]
-        return message[:length]
+        first = parts[0]
+        message = first[_LENGTH.size:end] if len(parts) == 1 else b"".join([first[_LENGTH.size:], *parts[1:]])
+        parts[:] = [first[end:]] if len(first) > end else []
+        return message
 
-    def _completed(self, begun: bytes, length: int) -> bytes:
-        whole = io.BytesIO()
-        missing = length - whole.write(begun)
-        while missing:
-            missing -= whole.write(self._part(min(missing, _LONG)))
-        return whole.getvalue()
-
-    def _part(self, most: int) -> bytes:
-        part = self._socket.recv(most)
-        if not part:
+    def _take(self, most: int) -> None:
+        self._received.extend(map(self._socket.recv, (most,)))
+        if not self._received[-1]:
             raise EOFError
-        return part
 
     def answer(self) -> bytes:
         """See `Channel`."""

@@ -185,10 +185,10 @@ class Outgoing:
             known[1] = -1
             return self.packed((fn, args, kwargs))
         if known[1] == -1:
-            definition = self.packed(("function", fn))
-            known[1] = self._job.new_number()
-            self.definitions.append((known[1], definition))
-            known[2] = self.packed((_Function(known[1]), (), {}))
+            definition, number = self.packed(("function", fn)), self._job.new_number()
+            without_arguments = self.packed((_Function(number), (), {}))
+            self.definitions.append((number, definition))
+            known[1:] = number, without_arguments  # at once; before, an interrupt has done no harm
         return self.packed((_Function(known[1]), args, kwargs)) if args or kwargs else known[2]
 
     def number_of(self, obj: object) -> int:

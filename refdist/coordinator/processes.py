@@ -15,6 +15,10 @@ the limit.  Its function goes to the end of the queue.  Where the launcher start
 itself, with nothing of what it had, and is sent all definitions anew; a function that has lost more workers than one
 may be started again is an error, because it would lose them all.  Where no worker is left and none comes back, waiting
 is an error.  A worker that was stopped by a signal is not lost, and its function is waited for.
+
+An interrupt of the program, such as Ctrl-C's, comes where a function begins, and where a call has returned (`waiting`).
+What goes between two of these is done as a whole; what it breaks off is done again by the next thread that looks after
+the channels.
 """
 
 from __future__ import annotations
@@ -55,6 +59,7 @@ class _Worker:
         work, control: the channels to it.
         closure: the function that it carries out.
         owner: whose that is.
+        answer: what it has answered, while that is looked at.
         sent: how many functions it was sent.
         defined: how many definitions it has.
     """
@@ -65,6 +70,7 @@ class _Worker:
         self.control = control
         self.closure: Closure | None = None
         self.owner: Processes | None = None
+        self.answer = b""
         self.sent = 0
         self.defined = 0
 
@@ -89,6 +95,8 @@ class Fleet:
         self.there = [_Worker(i, *job.peers.channels[Task(WORKER, i)]) for i in range(size)]
         self.lost = ""
         self._rested = list(self.there)
+        self._sending: tuple[_Worker, bytes] | None = None  # a message, and to whom, until it is sent
+        self._hearing: _Worker | None = None  # whose answer is looked at
         self._events = select.epoll()
         self._by_file = {worker.work.fileno(): worker for worker in self.there}
         self._returned: deque[_Worker] = deque()  # workers that have come back, and were not seen yet
@@ -139,6 +147,9 @@ class Fleet:
         """
         self._looks += 1
         self._send_all()
+        if self._hearing:  # an interrupt has kept its answer from being taken, which may be what is waited for
+            self._take(self._hearing)
+            seconds = 0
         for file, _ in self._events.poll(seconds):
             self._hear(file)
         self._send_all()
@@ -160,22 +171,29 @@ class Fleet:
 
     def _send_all(self) -> None:
         with self.waiting.lock:
-            while self._rested and (owner := next((each for each in self.coordinators if each.queue), None)):
-                self._send(owner, self._rested.pop(0))
+            if self._sending:
+                self._pass_on(*self._sending)
+            while self._rested and (owners := [each for each in self.coordinators if each.queue]):
+                self._send(owners[0], self._rested[0])
 
     def _send(self, owner: Processes, worker: _Worker) -> None:
         if len(self.coordinators) > 1:  # the others have their turns before it has another one
-            self.coordinators.remove(owner)
-            self.coordinators.append(owner)
-        worker.owner, worker.closure = owner, owner.queue.popleft()
+            self.coordinators = [*[other for other in self.coordinators if other is not owner], owner]
+        closure, function = owner.queue[0], worker.sent + 1
         definitions = self.outgoing.definitions[worker.defined:]  # other threads of the program add some meanwhile
-        worker.defined += len(definitions)
-        worker.sent += 1
+        defined = worker.defined + len(definitions)
+        message = pickle.dumps((function, definitions, owner.strategy, closure.number, closure.call))
+        worker.owner, worker.closure, worker.sent, worker.defined = owner, closure, function, defined
+        self._sending = worker, message
+        del owner.queue[0], self._rested[0]
+        self._pass_on(worker, message)
+
+    def _pass_on(self, worker: _Worker, message: bytes) -> None:
         try:
-            worker.work.send(pickle.dumps((worker.sent, definitions, owner.strategy, worker.closure.number,
-                                           worker.closure.call)))
+            worker.work.send(message)
         except Gone as gone:
             self._lose(worker, gone)
+        self._sending = None
 
     def _hear(self, file: int) -> None:
         with self.waiting.lock:
@@ -188,19 +206,25 @@ class Fleet:
                 if worker is not None:
                     self._lose(worker, Gone("its process is gone"))  # an idle worker has nothing else to say
                 return
+            self._hearing = worker
+        self._take(worker)
+
+    def _take(self, worker: _Worker) -> None:
         # No other thread uses a channel from which an answer is expected; a lock would be held for a whole message, and
         # while the program's own classes are unpickled.
         try:
-            outcome = _unpacked(worker.work.answer())
+            worker.answer = worker.answer or worker.work.answer()
+            outcome = _unpacked(worker.answer)
         except Gone as gone:
             with self.waiting.lock:
                 self._lose(worker, gone)
+                self._hearing = None
             return
         with self.waiting.lock:
+            assert worker.owner is not None and worker.closure is not None
+            worker.owner.ended(worker.closure, worker.number, *outcome)
+            worker.closure, worker.answer, self._hearing = None, b"", None
             self._rested.append(worker)
-            closure, worker.closure = worker.closure, None
-            assert worker.owner is not None
-            worker.owner.ended(closure, worker.number, *outcome)
 
     def _come_back(self, task: Task, channels: Sequence[Channel]) -> None:
         # Called in another thread.
@@ -216,6 +240,8 @@ class Fleet:
         self._events.register(worker.work.fileno(), select.EPOLLIN)
 
     def _lose(self, worker: _Worker, gone: Gone) -> None:
+        if worker not in self.there:
+            return
         closure, worker.closure = worker.closure, None
         self._losses[worker.number] += 1
         self.lost = f"worker {worker.number} ({gone})"

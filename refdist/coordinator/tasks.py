@@ -96,7 +96,10 @@ class _Worker:
         here.worker = self._job.task.number
         while True:
             try:
-                self._function, definitions, strategy, number, call = pickle.loads(self._channel.receive())
+                function, definitions, strategy, number, call = pickle.loads(self._channel.receive())
+                if function == self._function:  # an interrupted coordinator did not know that it had sent it
+                    continue
+                self._function = function
                 self._incoming.define(definitions)
                 self._channel.send(self._carried_out(strategy, number, call))
             except Gone:

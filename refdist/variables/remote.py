@@ -8,11 +8,13 @@ and shape.  There are several handles of a variable, one in each process that us
 What is computed here, such as all that `extended.update` has written, replaces a value on the server only if nobody has
 replaced it meanwhile, and is computed again otherwise (`core/cell`).  The server counts the versions for that.
 
-A server that is gone, or silent for longer than the limit, takes its variables with it: each access is RD33.
+An answer says to which request it is, because an interrupt, such as Ctrl-C's, may have kept an earlier one from being
+taken.  A server that is gone, or silent for longer than the limit, takes its variables with it: each access is RD33.
 """
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Callable
@@ -41,6 +43,7 @@ class Link:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
 
     def ask(self, device: str, what: str, *request: object) -> Any:
         """Sends a request and returns the server's answer.
@@ -52,17 +55,16 @@ class Link:
         Raises:
             RD33: the server is gone.  Whatever the method raises.
         """
-        message = pickles.dumps(request)
+        number = next(self._numbers)
+        message = pickles.dumps((number, *request))
         with self._lock:
             try:
                 self._channel.send(message)
-                answer = self._channel.answer()
+                answered = 0
+                while answered != number:  # before it come the answers to requests that were interrupted
+                    answered, good, outcome = pickle.loads(self._channel.answer())
             except Gone as gone:
                 raise served.lost(device, what) from gone
-            except BaseException:
-                self._channel.close()  # a late answer would be taken for that to another request
-                raise
-        good, outcome = pickle.loads(answer)
         if not good:
             raise outcome
         return outcome
@@ -242,12 +244,12 @@ class Store:
         """Answers the requests that come through a channel, until its other end is gone."""
         while True:
             try:
-                method, *arguments = pickle.loads(channel.receive())
-                answer: tuple[bool, object]
+                number, method, *arguments = pickle.loads(channel.receive())
+                answer: tuple[int, bool, object]
                 try:
-                    answer = True, getattr(self, method)(*arguments)
+                    answer = number, True, getattr(self, method)(*arguments)
                 except Exception as error:
-                    answer = False, error
+                    answer = number, False, error
                 channel.send(pickles.dumps(answer))
             except Gone:
                 return

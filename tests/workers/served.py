@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from moments import interrupted
+from moments import interrupt, interrupted
 
 import refdist
 from refdist.coordinator import ClusterCoordinator, interleaving, restart_task, stop_task
@@ -441,6 +441,35 @@ def handlers_at_each_moment(strategy: Any, c: Any) -> None:
         moments = (interrupted(i, functools.partial(call, value), handler) for i, value in enumerate(values))
         assert sum(itertools.takewhile(bool, moments)) > 0
         c.join()
+
+
+def interrupts(strategy: Any, c: Any) -> None:
+    """An interrupt at any moment of a call loses no function, no worker and no variable."""
+    with strategy.scope():
+        step = refdist.Variable(0)
+
+    def add() -> int:
+        return int(step.assign_add(1))
+
+    calls: list[Callable[[Any], object]] = [
+        lambda value: c.schedule(add), lambda value: value.fetch(), lambda value: c.join(), lambda value: c.done(),
+        lambda value: step.assign_add(1), lambda value: step.read_value()]
+    for call in calls:
+        for number in itertools.count():
+            before = int(step)
+            value = c.schedule(add)
+            try:
+                was_interrupted = interrupted(number, functools.partial(call, value), interrupt)
+            except KeyboardInterrupt:
+                was_interrupted = True
+            assert value.fetch() in (before + 1, before + 2)
+            c.join()
+            after = int(step)
+            assert after == before + 1 or (call in (calls[0], calls[4]) and after == before + 2)
+            assert sorted(c.fetch([c.schedule(add) for _ in range(2)])) == [after + 1, after + 2]
+            if not was_interrupted:
+                break
+        assert number > 10
 
 
 def note_the_time() -> None:
