@@ -42,7 +42,7 @@ class Link:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._numbers = itertools.count(1)
 
     def ask(self, device: str, what: str, *request: object) -> Any:
@@ -53,10 +53,15 @@ class Link:
             request: the name of a method of `Store`, and its arguments.
 
         Raises:
-            RD33: the server is gone.  Whatever the method raises.
+            RD09: a signal handler asks, which interrupts another request.  RD33: the server is gone.  Whatever the
+            method raises.
         """
         number = next(self._numbers)
         message = pickles.dumps((number, *request))
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise errors.error("RD09", what, f"another access to a variable on ps {devices.parse(device).task}, in the "
+                               "same thread, has not ended: a signal handler makes this one, which interrupts that one",
+                               "Let the handler set a variable of Python, and look at it after each access.")
         with self._lock:
             try:
                 self._channel.send(message)

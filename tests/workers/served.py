@@ -443,6 +443,27 @@ def handlers_at_each_moment(strategy: Any, c: Any) -> None:
         c.join()
 
 
+def accesses_of_handlers(strategy: Any, c: Any) -> None:
+    """A signal handler at each moment of an access may make another one, unless the server's answer is awaited."""
+    with strategy.scope():
+        v = refdist.Variable(0)
+    outcomes: list[str] = []
+
+    def handler() -> None:
+        try:
+            outcomes.append(str(v.assign_add(1) > 0))
+        except refdist.errors.InvalidContextError as error:
+            outcomes.append(str(error))
+
+    for number in itertools.count():
+        if not interrupted(number, v.read_value, handler):
+            break
+    refusals = [outcome for outcome in outcomes if outcome != "True"]
+    assert int(v) == len(outcomes) - len(refusals) > 0
+    assert refusals and all("[RD09] assign_add of variable" in refusal and "a signal handler makes this one" in refusal
+                            for refusal in refusals)
+
+
 def interrupts(strategy: Any, c: Any) -> None:
     """An interrupt at any moment of a call loses no function, no worker and no variable."""
     with strategy.scope():
