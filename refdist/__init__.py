@@ -53,9 +53,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from refdist.insight import breakpoint, compare, explore, record
 if TYPE_CHECKING or not interrupts.is_launch():
-    from refdist import insight, missing, names
-    from refdist.core import tracebacks
-    from refdist.names import *  # noqa: F403
+    _collects = gc.isenabled()
+    gc.disable()  # what imports make stays; looking for garbage among it took a tenth of their time
+    try:
+        from refdist import insight, missing, names
+        from refdist.core import tracebacks
+        from refdist.names import *  # noqa: F403
+        from refdist.workers.launcher import SUPERVISED_VARIABLE as _SUPERVISED
+    finally:
+        if _collects:
+            gc.enable()
 
     __all__: list[str] = ["breakpoint", "compare", "explore", "record"]
     __all__ += names.__all__
@@ -72,6 +79,8 @@ if TYPE_CHECKING or not interrupts.is_launch():
     missing.explain(sys.modules)
     if os.environ.get(insight.VARIABLE):
         insight.start()
+    if _SUPERVISED in os.environ:
+        gc.freeze()  # a worker ends sooner, as below
 
 if interrupts.is_command():
     interrupts.are_raised()

@@ -357,6 +357,13 @@ def test_a_checkout_is_no_part_of_the_package() -> None:
     assert {"refdist", "tests", "docs"}.isdisjoint(module.name for module in pkgutil.iter_modules(refdist.__path__))
 
 
+@pytest.mark.parametrize("first, collects", [("", "True"), ("gc.disable()", "False")])
+def test_whether_a_program_collects_garbage_is_up_to_it(first: str, collects: str) -> None:
+    source = f"import gc\n{first}\nimport refdist, sys\nprint(gc.isenabled(), 'numpy.random' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [collects, "False"], "and NumPy's generators are imported by who uses them"
+
+
 def test_everything_public_is_documented() -> None:
     bare = []
     for name in refdist.__all__:

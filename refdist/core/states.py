@@ -195,7 +195,8 @@ PROCESS = (
     Row("refdist", _Fields()),
     Row("os", _Variable("TF_CONFIG")),
     Row("random", _Generator(random.getstate, random.setstate)),
-    Row("numpy", _Generator(np.random.get_state, np.random.set_state)),
+    # NumPy imports its generators when they are first asked for.
+    Row("numpy", _Generator(lambda: np.random.get_state(), lambda state: np.random.set_state(state))),
     Row("keras", _Names()),
 )
 """What each simulated worker has of its own beside that, because it stands in for a process."""

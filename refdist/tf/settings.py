@@ -78,13 +78,15 @@ def _kept(setter: str, getter: str, parameters: str, default: Any) -> dict[str, 
     return calls
 
 
+_calls = {
+    **{path: _nothing(path, parameters)
+       for path, *parameters in (line.split() for line in _WITHOUT_EFFECT.split("\n") if line)},
+    **{path: call for row in _KEPT for path, call in _kept(*row).items()}}
+
+
 def _below(place: str) -> dict[str, Any]:
-    # What does nothing right below a module of TensorFlow's, by name.
-    lines = [line.split() for line in _WITHOUT_EFFECT.split("\n") if line]
-    calls = {path: _nothing(path, parameters) for path, *parameters in lines}
-    for row in _KEPT:
-        calls.update(_kept(*row))
-    return {path.rpartition(".")[2]: call for path, call in calls.items() if path.rpartition(".")[0] == place}
+    # What has no effect right below a module of TensorFlow's, by name.
+    return {path.rpartition(".")[2]: call for path, call in _calls.items() if path.rpartition(".")[0] == place}
 
 
 def functions_run_eagerly() -> bool:
