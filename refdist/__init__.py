@@ -4,6 +4,7 @@ A call goes strategy -> context -> variables and values -> collectives -> backen
 way, never back:
 
     names              those of tf.distribute, which are this package's; all of refdist but what launches it
+    tf/                other names of TensorFlow, for programs that say `import tensorflow as tf`
     insight/           recordings of what happens, and what is made of them
     nn                 losses of programs with replicas
     coordinator/       functions on the workers of parameter servers
@@ -18,7 +19,7 @@ way, never back:
     array/             the contract with what holds arrays (backends/), conversion, collectives
     config             the devices of a machine
     core/              the semantics, without operations on arrays: the stack of contexts, rules, lock step
-    nest, journal, missing, plugins, runtime, errors, interrupts
+    nest, journal, missing, plugins, disk, runtime, errors, notebook, interrupts
 
 Names are those of tf.distribute: `refdist.X` is `tf.distribute.X`, `refdist.experimental.X` the same there.
 """
