@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refdist.array import libm
+
 _U64 = np.uint64
 _WORD, _LOW = _U64(32), _U64(0xFFFFFFFF)
 # Constants of the paper: two multipliers, and the increments of the halves of the key per round.
@@ -162,16 +164,25 @@ def _floats(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> 
 
 def _box_muller(words: NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Any:
     # [n, 4] words to [n, 4] floats, or [n, 2] doubles.
+    values = np.empty((len(words), 16 // dtype.itemsize), dtype)
+    for start in range(0, len(words), _AT_ONCE):
+        _fill_normal(values[start:start + _AT_ONCE], words[start:start + _AT_ONCE])
+    return values
+
+
+def _fill_normal(values: NDArray[Any], words: NDArray[np.unsignedinteger]) -> None:
+    dtype = values.dtype
     if dtype.itemsize == 4:
         numbers = _floats(words, dtype)
     else:
         pairs = words.astype(_U64)
         numbers = _floats(pairs[:, ::2] << _WORD | pairs[:, 1::2], dtype)
     radius, angle = np.maximum(numbers[:, ::2], dtype.type(1e-7)), numbers[:, 1::2]
-    # Computed in float64 and rounded to the dtype after each step, as TensorFlow's numbers are.
-    angle = (2.0 * np.pi * angle.astype(np.float64)).astype(dtype).astype(np.float64)
-    length = np.sqrt(dtype.type(-2) * np.log(radius.astype(np.float64)).astype(dtype))
-    values = np.empty(numbers.shape, dtype)
-    values[:, ::2] = np.sin(angle).astype(dtype) * length
-    values[:, 1::2] = np.cos(angle).astype(dtype) * length
-    return values
+    angle = (2.0 * np.pi * angle.astype(np.float64)).astype(dtype)
+    if dtype.itemsize == 4:
+        logarithm, (sine, cosine) = libm.log(radius), libm.sincos(angle)
+    else:
+        logarithm, sine, cosine = np.log(radius), np.sin(angle), np.cos(angle)
+    length = np.sqrt(dtype.type(-2) * logarithm)
+    np.multiply(sine, length, out=values[:, ::2])
+    np.multiply(cosine, length, out=values[:, 1::2])

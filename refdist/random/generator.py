@@ -20,8 +20,8 @@ nothing else to keep, save or send, which decides how generators behave under a 
   replicas.
 
 A draw reserves `philox.RESERVED` counters for each number, used or not, because a distribution that rejects values
-needs an unknown number of them.  The numbers are TensorFlow's to the bit, except the last bits of about one
-normal deviate in a hundred.
+needs an unknown number of them.  The numbers are TensorFlow's to the bit, except the last bits of some normal
+deviates of float64.
 """
 
 from __future__ import annotations
@@ -271,8 +271,7 @@ class Generator:
             name: without effect.
 
         Returns:
-            An array of that shape and dtype.  In about one of a hundred numbers the last bits differ from
-            TensorFlow's.
+            An array of that shape and dtype, to the bit TensorFlow's on Linux; of float64 the last bits may differ.
 
         Raises:
             RD04: `mean` or `stddev` cannot be broadcast.  RD25, RD34: bad arguments.
