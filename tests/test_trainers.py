@@ -334,6 +334,11 @@ def test_a_deep_traceback_shows_the_line_of_the_testee_and_the_error() -> None:
     assert len(shown) == excerpts.LINES and shown.count("...") == 1
 
 
+def test_a_long_line_of_what_was_printed_is_cut() -> None:
+    lines = list(table.table([verdicts.Verdict("same-loss", "errored", "it ended", "=" * 64_000)]))
+    assert "(64,000 characters)" in lines[1] and len(lines[1]) < 600
+
+
 def test_what_many_clauses_share_is_said_once() -> None:
     given_up = [verdicts.Verdict(clause.name, "errored", "answered nothing") for clause in clauses.CLAUSES[:4]]
     lines = list(table.table([*given_up, verdicts.Verdict("early-stop", "right")], "it"))

@@ -15,6 +15,7 @@ from pathlib import Path
 from .. import expected_failures, files, page
 from .. import report as reports
 from ..distribution import COMMAND
+from ..notation import on_one_line
 from ..options import quoted
 from ..protocol import Unusable
 from . import clauses, jobs
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         if asked.write_jobs or asked.write_testee:
             return 0
         try:
-            from . import expected, verdicts
+            from . import expected, forms, verdicts
         except ModuleNotFoundError as error:
             raise ValueError(f"answers are judged with {error.name}, which is not installed: run `pip install "
                              f"{error.name}`") from None
@@ -103,7 +104,10 @@ def main(arguments: Sequence[str]) -> int:
     from .table import table
 
     print(file=sys.stderr)
-    judged = expected.compared(verdicts.judge(chosen, todo, results), known)
+    for job in todo:
+        result = results[job["id"]]
+        result.broken = result.broken or forms.fault(job, result)
+    judged = expected.compared([forms.shown(verdict) for verdict in verdicts.judge(chosen, todo, results)], known)
     again = f"{COMMAND} trainers --command {quoted(asked.command)}"
     again += f" --limit {asked.limit:g}" if asked.limit != LIMIT else ""
     again += f" --expected-failures {quoted(str(asked.expected_failures))}" if asked.expected_failures else ""
@@ -146,4 +150,5 @@ def clock(seconds: dict[str, float]) -> Callable[[jobs.Job], None]:
 
 def name_of(results: Mapping[int, Result], command: str) -> str:
     """What a trainer says that it is (`trainer` in an answer), or else the command that starts it."""
-    return next((str(result.whole["trainer"]) for result in results.values() if "trainer" in result.whole), command)
+    said = (str(result.whole["trainer"]) for result in results.values() if "trainer" in result.whole)
+    return next(map(on_one_line, said), command)

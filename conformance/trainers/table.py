@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..excerpts import excerpt
+from ..notation import on_one_line
 from .expected import EXPECTED
 from .verdicts import BAD, OUTCOMES, Verdict
+
+LINE = 500  # characters of a printed line that are shown
 
 
 def table(judged: Sequence[Verdict], command: str = "") -> Iterator[str]:
@@ -34,7 +37,7 @@ def table(judged: Sequence[Verdict], command: str = "") -> Iterator[str]:
         yield f"{verdict.clause:{width}}{verdict.outcome:13}{first}".rstrip()
         yield from (" " * (width + 13) + line for line in more)
         if verdict.outcome in BAD and verdict.output:
-            yield from (f"{'':{width}}| {line}" for line in excerpt(verdict.output))
+            yield from (f"{'':{width}}| {on_one_line(line, LINE)}" for line in excerpt(verdict.output))
         if verdict.outcome in BAD and command:
             yield f"{'':{width + 13}}run alone: {command} --clause {verdict.clause}"
     counts = {outcome: sum(verdict.outcome == outcome for verdict in judged) for outcome in (*OUTCOMES, EXPECTED)}
