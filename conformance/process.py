@@ -223,7 +223,7 @@ class Process:
         if status is None:
             return otherwise
         if status >= 0:
-            return f"it ended with exit status {status}"
+            return f"it ended with exit status {status} before it had answered"
         names = {number.value: number.name for number in signal.Signals}
         return f"it was ended by {names.get(-status, f'signal {-status}')}"
 

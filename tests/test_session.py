@@ -84,12 +84,12 @@ def verdicts_of(testee: session.Session, file: Path) -> list[Verdict]:
 
 # What it does at case 100, whether its process is started again, and what the verdict on the case says.
 LOSE = {
-    "exits": (1, "it ended with exit status 3"),
-    "exits_well": (1, "it ended with exit status 0"),
-    "raises": (1, "it ended with exit status 1"),
+    "exits": (1, "it ended with exit status 3 before it had answered"),
+    "exits_well": (1, "it ended with exit status 0 before it had answered"),
+    "raises": (1, "it ended with exit status 1 before it had answered"),
     "aborts": (1, "it was ended by SIGABRT"),
     "is_killed": (1, "it was ended by SIGKILL"),
-    "exits_and_leaves_a_process_with_its_pipes": (1, "it ended with exit status 5"),
+    "exits_and_leaves_a_process_with_its_pipes": (1, "it ended with exit status 5 before it had answered"),
     "closes_its_output": (1, "it has closed its standard output"),
     "sends_an_endless_line": (1, "a line of more than 8,388,608 bytes"),
     "sends_20_million_numbers": (1, "a line of more than 8,388,608 bytes"),
@@ -212,7 +212,7 @@ def test_what_takes_too_long_is_ended_and_costs_one_case(file: Path, way: str) -
 
 
 @pytest.mark.parametrize(("way", "says"), [
-    ("hello_exits", "it ended with exit status 7; it printed:\nno license"),
+    ("hello_exits", "it ended with exit status 7 before it had answered; it printed:\nno license"),
     ("hello_of_protocol_99", "it speaks protocol 99, and this suite speaks protocol 1"),
     ("hello_without_a_name", 'write {"protocol": 1, "name": NAME'),
     ("hello_lacks_quantum", "'quantum' is not a capability; there are Default, OneDevice, "),
@@ -239,11 +239,12 @@ def test_lines_before_the_first_message_do_not_matter(file: Path, way: str) -> N
 def test_what_cannot_be_started_again_is_given_up(file: Path) -> None:
     verdicts = verdicts_of(started(file, "hello_only_once"), file)
     assert [verdict.outcome for verdict in verdicts[:AT - 1]] == ["passed"] * (AT - 1)
-    assert verdicts[AT - 1].message == "it ended with exit status 3"
+    assert verdicts[AT - 1].message == "it ended with exit status 3 before it had answered"
     for verdict in verdicts[AT:]:
         assert verdict.outcome == "errored"
         assert verdict.message.startswith("it could not be started again, 3 times in a row: ")
-        assert verdict.message.endswith("it ended with exit status 1; it printed: the license has expired")
+        assert verdict.message.endswith(
+            "it ended with exit status 1 before it had answered; it printed: the license has expired")
     assert file.with_suffix(".starts").read_text() == "x" * 4
 
 
@@ -301,8 +302,8 @@ def test_an_example_that_hangs_is_ended_and_its_line_named(simulated: session.Se
 
 
 @pytest.mark.parametrize(("source", "outcome", "message", "output"), [
-    ("import os\nos._exit(3)", "errored", "it ended with exit status 3", ""),
-    ("import sys\nsys.exit()", "errored", "it ended with exit status 0", ""),
+    ("import os\nos._exit(3)", "errored", "it ended with exit status 3 before it had answered", ""),
+    ("import sys\nsys.exit()", "errored", "it ended with exit status 0 before it had answered", ""),
     ("raise KeyboardInterrupt", "errored", "it was ended by SIGINT", "KeyboardInterrupt"),
     ("import os\nos.abort()", "errored", "it was ended by SIGABRT", ""),
     ("import os\nos.kill(os.getpid(), 11)", "errored", "it was ended by SIGSEGV", ""),
@@ -363,9 +364,9 @@ def test_an_adapter_that_raises_costs_the_case(tmp_path: Path, monkeypatch: pyte
 # What an adapter does once, for some values of a property, and what the verdict says.
 ONCE = {
     "lies": ("failed", 'found "wrong"; it does not hold that ', 0),
-    "raises": ("errored", "it ended with exit status 1", 1),
+    "raises": ("errored", "it ended with exit status 1 before it had answered", 1),
     "sends_nonsense": ("errored", "the result is 3; a number is", 0),
-    "exits": ("errored", "it ended with exit status 3", 1),
+    "exits": ("errored", "it ended with exit status 3 before it had answered", 1),
     "hangs": ("errored", "no answer within 2 s", 1),
     "answers_late": ("errored", "no answer within 2 s", 1),
 }
@@ -463,7 +464,8 @@ def test_a_mistake_of_the_suite_is_no_verdict_also_if_it_is_made_once() -> None:
     ("nosuch", "is not package.module:Class"), ("nosuch:X", "No module named 'nosuch'"), ("os:path", "not callable"),
     ("os:nosuch", "has no attribute 'nosuch'"), ("decimal:Decimal", "is not a refdist.conformance.adapter.Adapter"),
     ("testee:", "write testee:COMMAND"), ("testee:'", "No closing quotation"), ("testee:/nosuch/it", "No such file"),
-    ("testee:cat", "its first line is {'protocol': 1, 'suite'"), ("testee:true", "it ended with exit status 0"),
+    ("testee:cat", "its first line is {'protocol': 1, 'suite'"),
+    ("testee:true", "it ended with exit status 0 before it had answered"),
 ])
 def test_what_an_option_does_not_name_is_wrong_usage(text: str, says: str) -> None:
     with pytest.raises(Unusable, match=says):

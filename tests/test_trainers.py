@@ -412,7 +412,8 @@ for job in jobs:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "message"), [
-    ("print('last words', flush=True); os._exit(7)", "7"),
+    ("print('last words', flush=True); os._exit(7)", "it ended with exit status 7 before it had answered"),
+    ("os._exit(0)", "it ended with exit status 0 before it had answered"),
     ("time.sleep(1000)", "no answer within 0.5 s"),
 ])
 def test_a_trainer_that_ends_or_is_silent_costs_one_job(
