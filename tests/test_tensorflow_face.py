@@ -273,6 +273,9 @@ def test_rows_without_a_group_and_groups_without_rows_are_errors(tf: Any, call: 
     ("tf.nn.max_pool2d(f, 2, 2, 'SAME')", r"max_pool2d: .*\(2, 3\)"), ("tf.nn.dropout(f, 1.5)", "rate is 1.5"),
     ("tf.nn.dropout(i, 0.5)", "int32"), ("tf.nn.space_to_depth(f[None, ..., None], 2)", "block_size is 2"),
     ("tf.nn.depth_to_space(f[None, ..., None], 2)", "divides the channels"),
+    ("tf.image.image_gradients(f[..., None])", r"\(2, 3, 1\)\. Pass a batch"),
+    ("tf.image.extract_patches(f[None, ..., None], [2, 2], [1, 1, 1, 1], [1, 1, 1, 1], 'SAME')", r"sizes is \[2, 2\]"),
+    ("tf.image.extract_patches(f[None, ..., None], [1, 4, 4, 1], [1] * 4, [1] * 4, 'VALID')", "smaller sizes"),
     ("tf.image.random_brightness(f[..., None], -0.5)", "between 0.5 and -0.5"),
     ("tf.image.stateless_random_contrast(f[..., None], 0.5, 0.1, [1, 2])", "below upper"),
     ("tf.image.stateless_random_hue(tf.ones([1, 1, 3]), 0.7, [1, 2])", "at most 0.5"),
@@ -931,6 +934,10 @@ def test_operands_of_different_dtypes_are_refused(tf: Any) -> None:
 def test_a_check_that_does_not_hold_says_what_it_compared(tf: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"assert_equal.*1 and 2.*they differ"):
         tf.debugging.assert_equal(1, 2, message="they differ")
+    with pytest.raises(TypeError, match=r"assert_integer.*float32.*an integer"):
+        tf.debugging.assert_integer([1.0])
+    with pytest.raises(ValueError, match=r"assert_rank_in.*\[1, 3\]"):
+        tf.debugging.assert_rank_in([[1.0]], [1, 3])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD34\].*not finite"):
         tf.debugging.check_numerics([np.inf], "")
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[RD04\].*\(2, 3\), not \(3, 3\)"):

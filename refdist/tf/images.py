@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
-from refdist.tf.computed import kept, name_of, resized, scaled
+from refdist.tf.computed import ints, kept, name_of, resized, scaled
 from refdist.tf.tensors import keras, tensor
 
 ops = keras().ops
+
+# Of one kind of colours to another: a row for each channel of an image, a column for each of the result.
+_COLOURS = {
+    "rgb_to_yuv": [[0.299, -0.14714119, 0.61497538], [0.587, -0.28886916, -0.51496512],
+                   [0.114, 0.43601035, -0.10001026]],
+    "yuv_to_rgb": [[1, 1, 1], [0, -0.394642334, 2.03206185], [1.13988303, -0.58062185, 0]],
+    "rgb_to_yiq": [[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617],
+                   [0.114, -0.32134392, 0.31119955]],
+    "yiq_to_rgb": [[1, 1, 1], [0.95598634, -0.27201283, -1.10674021], [0.6208248, -0.64720424, 1.70423049]],
+}
 
 
 def required(image: Any) -> Any:
@@ -162,6 +172,81 @@ def to_rgb(image: Any) -> Any:
         ops.subtract(2, ops.abs(ops.subtract(angle, middle))) for middle in (2, 4)]
     return ops.stack([ops.multiply(ops.add(ops.subtract(1, saturation), ops.multiply(
         saturation, ops.clip(share, 0, 1))), value) for share in shares], -1)
+
+
+def mixed(image: Any, way: str) -> Any:
+    """The image in other colours; `way` is "rgb_to_yuv", "yuv_to_rgb", "rgb_to_yiq" or "yiq_to_rgb"."""
+    return ops.matmul(image, tensor(_COLOURS[way], name_of(image)))
+
+
+def _differences(image: Any) -> tuple[Any, Any]:
+    # What each pixel has more than the one above, and than the one to the left.
+    return (ops.subtract(image[..., 1:, :, :], image[..., :-1, :, :]),
+            ops.subtract(image[..., 1:, :], image[..., :-1, :]))
+
+
+def slopes(images: Any) -> tuple[Any, Any]:
+    """How much the next pixel below, and the next to the right, is larger; 0 in the last row and the last column.
+
+    Raises:
+        RD34: no batch of images.
+    """
+    if images.ndim != 4:
+        raise errors.error("RD34", "tf.image.image_gradients", f"the image has shape {tuple(images.shape)}",
+                           "Pass a batch: `image[tf.newaxis]`.")
+    down, right = _differences(images)
+    return (ops.pad(down, [(0, 0), (0, 1), (0, 0), (0, 0)]), ops.pad(right, [(0, 0), (0, 0), (0, 1), (0, 0)]))
+
+
+def variation(images: Any) -> Any:
+    """The sum of the distances of neighboring pixels, one for each image."""
+    down, right = (ops.sum(ops.abs(part), (-3, -2, -1)) for part in _differences(images))
+    return ops.add(down, right)
+
+
+def patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str) -> Any:
+    """The pixels of each window in the channels of one.
+
+    Args:
+        images: a batch.
+        sizes: of the windows, [1, rows, columns, 1], as the two that follow.
+        strides: the steps.
+        rates: the distances of pixels within a window.
+        padding: "SAME", with zeros, or "VALID".
+
+    Raises:
+        RD34: no batch, or sizes, steps, distances or a padding that cannot be.
+    """
+    attempted = "tf.image.extract_patches"
+    size, steps, distances = (_of_windows(value, name, attempted) for value, name in (
+        (sizes, "sizes"), (strides, "strides"), (rates, "rates")))
+    if images.ndim != 4 or padding not in ("SAME", "VALID"):
+        raise errors.error("RD34", attempted, f"the images have shape {tuple(images.shape)}, padding is {padding!r}",
+                           "Pass [batch, height, width, channels], and \"SAME\" or \"VALID\".",
+                           kind=errors.InvalidArgumentError)
+    spans = [(length - 1) * distance + 1 for length, distance in zip(size, distances, strict=True)]
+    margins = [(0, 0)] * 4
+    for axis, (span, step) in enumerate(zip(spans, steps, strict=True), 1):
+        room = max((-(-images.shape[axis] // step) - 1) * step + span - images.shape[axis], 0)
+        margins[axis] = (room // 2, room - room // 2) if padding == "SAME" else (0, 0)
+    whole = ops.pad(images, margins)
+    rows, columns = ((whole.shape[axis] - span) // step + 1 for axis, span, step in zip((1, 2), spans, steps,
+                                                                                        strict=True))
+    if min(rows, columns) < 1:
+        raise errors.error("RD34", attempted, f"the images have shape {tuple(images.shape)}, sizes are {size}, and "
+                           f"rates {distances}", "Pass smaller sizes.", kind=errors.InvalidArgumentError)
+    windows = [whole[:, top:top + (rows - 1) * steps[0] + 1:steps[0], left:left + (columns - 1) * steps[1] + 1:steps[1]]
+               for top in range(0, spans[0], distances[0]) for left in range(0, spans[1], distances[1])]
+    return ops.concatenate(windows, -1)
+
+
+def _of_windows(value: Any, name: str, attempted: str) -> tuple[int, int]:
+    lengths = ints(value)
+    if not isinstance(lengths, (list, tuple)) or len(lengths) != 4 or min(lengths) < 1 or (
+            lengths[0] != 1 or lengths[3] != 1):
+        raise errors.error("RD34", attempted, f"{name} is {value!r}", "Pass [1, rows, columns, 1].",
+                           kind=errors.InvalidArgumentError)
+    return lengths[1], lengths[2]
 
 
 def saturated(image: Any, factor: Any) -> Any:

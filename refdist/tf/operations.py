@@ -421,6 +421,14 @@ image.adjust_contrast (images, contrast_factor) : pixels.contrasted(I(images), c
 image.adjust_gamma (image, gamma=1, gain=1) : pixels.brightened(I(image), gamma, gain)
 image.rgb_to_hsv (images) : pixels.to_hsv(I(images))
 image.hsv_to_rgb (images) : pixels.to_rgb(I(images))
+image.rgb_to_yuv (images) : pixels.mixed(I(images), "rgb_to_yuv")
+image.yuv_to_rgb (images) : pixels.mixed(I(images), "yuv_to_rgb")
+image.rgb_to_yiq (images) : pixels.mixed(I(images), "rgb_to_yiq")
+image.yiq_to_rgb (images) : pixels.mixed(I(images), "yiq_to_rgb")
+image.image_gradients (image) : pixels.slopes(I(image))
+image.total_variation (images) : pixels.variation(I(images))
+image.extract_patches (images, sizes, strides, rates, padding) :
+    pixels.patches(I(images), sizes, strides, rates, padding)
 image.adjust_saturation (image, saturation_factor) : pixels.saturated(I(image), saturation_factor)
 image.adjust_hue (image, delta) : pixels.turned(I(image), delta)
 image.random_flip_left_right (image, seed=None) :
@@ -505,6 +513,10 @@ assert_rank debugging.assert_rank (x, rank, message=None) :
     checked("assert_rank", T(x).ndim == int(rank), x, rank, message, errors.InvalidValueError)
 debugging.assert_rank_at_least (x, rank, message=None) :
     checked("assert_rank_at_least", T(x).ndim >= int(rank), x, rank, message, errors.InvalidValueError)
+debugging.assert_rank_in (x, ranks, message=None) :
+    checked("assert_rank_in", T(x).ndim in ints(ranks), x, ranks, message, errors.InvalidValueError)
+debugging.assert_integer (x, message=None) :
+    checked("assert_integer", "int" in name_of(T(x)), name_of(T(x)), "an integer", message, errors.InvalidTypeError)
 debugging.assert_type (tensor, tf_type, message=None) :
     checked("assert_type", name_of(T(tensor)) == D(tf_type), name_of(T(tensor)), D(tf_type), message,
     errors.InvalidTypeError)
