@@ -266,14 +266,33 @@ def test_options_that_do_not_exist_are_refused() -> None:
     for there, name in ((options, "auto_shard_policy"), (options.experimental_distribute, "autoshard_policy")):
         with pytest.raises(AttributeError, match=rf"RD20.*setting \w*Options.{name}: there is no such option"):
             setattr(there, name, AutoShardPolicy.OFF)
-    with pytest.raises(AttributeError, match=r"RD20.*Options.threading: .*leave out those that make TensorFlow faster"):
-        options.threading.private_threadpool_size = 2
+    with pytest.raises(AttributeError, match=r"RD20.*Options.treading: .*those that make TensorFlow faster are taken"):
+        options.treading.private_threadpool_size = 2
+    with pytest.raises(AttributeError, match=r"RD20.*setting \w*Threading.threads: there is no such option"):
+        options.threading.threads = 2
     for there, name, bad in ((options.experimental_distribute, "auto_shard_policy", "OFF"),
                              (options.experimental_distribute, "auto_shard_policy", -1),
                              (options, "experimental_distribute", AutoShardPolicy.OFF), (options, "deterministic", 1)):
         with pytest.raises(TypeError, match=rf"RD25.*Options.{name}: got {bad!r}"):
             setattr(there, name, bad)
     assert options == Options()
+
+
+def test_options_for_speed_are_taken_and_kept() -> None:
+    options = Options()
+    options.threading.private_threadpool_size = 2
+    options.autotune.enabled = options.experimental_slack = True
+    options.experimental_optimization.map_fusion = False
+    options.experimental_deterministic = False
+    dataset = Dataset.range(3).with_options(options).with_options(Options()).batch(2)
+    there = dataset.options()
+    assert there == options != Options() and there.deterministic is there.experimental_deterministic is False
+    assert there.experimental_optimization.map_fusion is False and there.threading.private_threadpool_size == 2
+    assert [x.tolist() for x in dataset] == [[0, 1], [2]]
+    with pytest.raises(ValueError, match=r"RD34.*the options of a dataset"):
+        there.threading.private_threadpool_size = 3
+    with pytest.raises(TypeError, match=r"RD25.*private_threadpool_size: got 'two'"):
+        options.threading.private_threadpool_size = "two"
 
 
 def test_options_of_a_dataset_do_not_change() -> None:
