@@ -676,6 +676,33 @@ def test_a_tape_sees_which_rows_of_a_variable_were_looked_up(tf: Any, look_up: C
 
 
 @needs_keras
+@pytest.mark.parametrize(("use", "expected"), [
+    (lambda tf, v: tf.keras.layers.Dense(1, kernel_initializer="ones")(v), [[1, 1]]),
+    (lambda tf, v: tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.ReLU()])(v), [[1, 1]]),
+    (lambda tf, v: tf.keras.losses.MeanSquaredError()(tf.zeros([1, 2]), v), [[1, 2]]),
+    (lambda tf, v: tf.keras.losses.binary_crossentropy(tf.zeros([1, 2]), v, from_logits=True),
+     [[0.3655293, 0.4403985]]),
+    (lambda tf, v: tf.keras.ops.square(v), [[2, 4]]),
+    (lambda tf, v: tf.keras.layers.Add()([v, v]), [[2, 2]]),
+    (lambda tf, v: tf.stack([v, tf.ones([1, 2])]) + tf.convert_to_tensor([[v, v]]), [[3, 3]]),
+], ids=["layer", "model", "loss", "logits", "operation", "list", "parts"])
+def test_gradients_of_variables_go_through_keras(tf: Any, use: Callable[[Any, Any], Any], expected: Any) -> None:
+    v = tf.Variable([[1.0, 2.0]])
+    with tf.GradientTape() as tape:
+        value = use(tf, v)
+    np.testing.assert_allclose(tape.gradient(value, v).numpy(), expected, rtol=1e-6)
+
+
+@needs_keras
+def test_a_variable_of_keras_is_another_than_the_one_it_began_with(tf: Any) -> None:
+    v = tf.Variable([[1.0, 2.0]])
+    layer = tf.keras.layers.Layer()
+    weight = layer.add_weight(shape=(1, 2), initializer=lambda shape, dtype=None: tf.keras.ops.convert_to_tensor(v))
+    tf.keras.optimizers.SGD(1.0).apply_gradients([(tf.ones([1, 2]), weight)])
+    assert (weight.numpy().tolist(), v.numpy().tolist()) == ([[0.0, 1.0]], [[1.0, 2.0]])
+
+
+@needs_keras
 def test_what_orders_and_names_a_graph_does_nothing(tf: Any) -> None:
     x = tf.Variable(1.0)
     with tf.name_scope("outer"), tf.init_scope(), tf.control_dependencies([x.assign_add(1.0)]):

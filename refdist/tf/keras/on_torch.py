@@ -11,11 +11,13 @@ all backends.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import torch
 from keras.src.backend.torch import core
 from keras.src.backend.torch.layer import TorchLayer
@@ -23,7 +25,8 @@ from keras.src.backend.torch.optimizers.torch_optimizer import TorchOptimizer
 from keras.src.backend.torch.optimizers.torch_parallel_optimizer import TorchParallelOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from refdist import errors
+from refdist import errors, nest
+from refdist.array.convert import HoldsArray
 from refdist.core import context_stack
 from refdist.strategies.replica_context import has_strategy
 from refdist.tf.keras.seams import replace
@@ -174,10 +177,27 @@ def _register(original: Callable[..., Any]) -> Callable[..., Any]:
     return track
 
 
+def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
+    # Keras converts what it does not know by way of NumPy, where gradients end.  It may keep what it gets: a copy.
+    def convert_to_tensor(x: Any, dtype: Any = None, sparse: bool | None = None, ragged: bool | None = None) -> Any:
+        if isinstance(x, HoldsArray):
+            array = x._read()
+            x = array.clone() if isinstance(array, torch.Tensor) else np.array(array)
+        elif isinstance(x, (list, tuple)) and any(isinstance(leaf, HoldsArray) for leaf in nest.flatten(x)):
+            x = [convert_to_tensor(part) for part in x]
+        return original(x, dtype, sparse, ragged)
+    return convert_to_tensor
+
+
 def connect_variables() -> None:
-    """From now on layers leave variables of strategies to Keras."""
+    """From now on layers leave variables of strategies to Keras, which takes those of `tf` for tensors."""
     replace(TorchLayer, "named_parameters", _track)
     replace(TorchLayer, "_track_variables", _register)
+    own = core.convert_to_tensor
+    replace(core, "convert_to_tensor", _converted)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("keras.src.backend") and vars(module).get("convert_to_tensor") is own:
+            vars(module)["convert_to_tensor"] = core.convert_to_tensor
 
 
 def connect_optimizers() -> None:
