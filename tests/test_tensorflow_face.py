@@ -703,6 +703,19 @@ def test_a_variable_of_keras_is_another_than_the_one_it_began_with(tf: Any) -> N
 
 
 @needs_keras
+@pytest.mark.parametrize("labels", [[[[0, 1], [1, 1]]], [[[[0], [1]], [[1], [1]]]]])
+def test_losses_of_a_picture_s_pixels_have_gradients(tf: Any, labels: Any) -> None:
+    probabilities = tf.Variable([[[[0.25, 0.75], [0.5, 0.5]], [[0.0625, 0.9375], [0.75, 0.25]]]])
+    with tf.GradientTape() as tape:
+        losses = tf.keras.losses.sparse_categorical_crossentropy(tf.constant(labels), probabilities)
+    np.testing.assert_allclose(losses.numpy(), -np.log([[[0.25, 0.5], [0.9375, 0.25]]]), rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(losses, probabilities).numpy(),
+                               [[[[-3, 1], [1, -1]], [[1, 1 - 1 / 0.9375], [1, -3]]]], rtol=1e-5)
+    with pytest.raises(ValueError, match="same shape"):
+        tf.keras.losses.sparse_categorical_crossentropy(tf.constant([[[0, 1]]]), probabilities)
+
+
+@needs_keras
 def test_what_orders_and_names_a_graph_does_nothing(tf: Any) -> None:
     x = tf.Variable(1.0)
     with tf.name_scope("outer"), tf.init_scope(), tf.control_dependencies([x.assign_add(1.0)]):

@@ -108,6 +108,20 @@ def _binary_crossentropy(original: Callable[..., Any]) -> Callable[..., Any]:
     return binary_crossentropy
 
 
+def _sparse_categorical_crossentropy(original: Callable[..., Any]) -> Callable[..., Any]:
+    # PyTorch has no gradient of the losses of pictures in whose memory the classes are the last dimension.
+    def sparse_categorical_crossentropy(target: Any, output: Any, from_logits: bool = False, axis: int = -1) -> Any:
+        target, output = ops.convert_to_tensor(target), ops.convert_to_tensor(output)
+        if from_logits or output.ndim != 4:
+            return original(target, output, from_logits, axis)
+        if target.ndim == 4 and target.shape[axis] == 1:
+            target = ops.squeeze(target, axis)
+        if target.shape != ops.moveaxis(output, axis, -1).shape[:-1]:
+            return original(target, output, from_logits, axis)
+        return original(target, ops.moveaxis(output, axis, 1).contiguous(), axis=1)
+    return sparse_categorical_crossentropy
+
+
 def _of_all(value: Any) -> Any:
     # In a step of `fit` all replicas come here.
     replica: Any = context_stack.frame().replica
@@ -135,8 +149,9 @@ def warn_of_weights(what: str, each: Sequence[float], warned: set[str]) -> None:
 
 
 def connect() -> None:
-    """From now on Keras's losses ask refdist for the number of replicas, and take the targets that TensorFlow takes."""
+    """From now on Keras's losses ask refdist for the number of replicas, and take what they take on TensorFlow."""
     replace(backend.nn, "binary_crossentropy", _binary_crossentropy)
+    replace(backend.nn, "sparse_categorical_crossentropy", _sparse_categorical_crossentropy)
     replace(keras_losses, "scale_loss_for_distribution", _scale)
     replace(keras_losses, "unscale_loss_for_distribution", _unscale)
     replace(keras_losses, "reduce_values", _reduce_values)
