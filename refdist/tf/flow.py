@@ -67,7 +67,7 @@ def switch_case(index: Any, branches: Any, default: Any) -> Any:
 
 
 def while_loop(condition: Any, body: Any, loop_vars: Any, limit: Any) -> Any:
-    """What `loop_vars` are when the condition no longer holds, or after so many rounds.
+    """What `loop_vars` are when the condition no longer holds, or after so many rounds, in the body's list or tuple.
 
     Raises:
         RD25: no functions, or a body that returns another structure.
@@ -75,12 +75,13 @@ def while_loop(condition: Any, body: Any, loop_vars: Any, limit: Any) -> Any:
     _callable("tf.while_loop", condition, body)
     rounds = 0
     while bool(condition(*loop_vars)) and (limit is None or rounds < int(limit)):
-        new = body(*loop_vars)
-        if not isinstance(new, (list, tuple)):
-            new = [new]
+        returned = body(*loop_vars)
+        sequence = isinstance(returned, (list, tuple))
+        new = returned if sequence else [returned]
         try:
-            loop_vars = nest.pack_sequence_as(loop_vars, [leaf for result, old in zip(new, loop_vars, strict=True)
-                                                          for leaf in _same(result, old)])
+            leaves = [leaf for result, old in zip(new, loop_vars, strict=True) for leaf in _same(result, old)]
+            plain = type(loop_vars) in (list, tuple)
+            loop_vars = nest.pack_sequence_as(new if sequence and plain else loop_vars, leaves)
         except (TypeError, ValueError) as error:
             raise errors.error("RD25", "tf.while_loop", f"the body returns another structure than loop_vars: {error}",
                                "Return a value for each of `loop_vars`.") from error

@@ -227,7 +227,7 @@ expand_dims (input, axis) : ops.expand_dims(T(input), axis)
 squeeze (input, axis=None) : ops.squeeze(T(input), ints(axis))
 concat (values, axis) : ops.concatenate([T(value) for value in values], int(axis))
 stack (values, axis=0) : ops.stack([T(value) for value in values], axis)
-unstack (value, num=None, axis=0) : ops.unstack(T(value), num, axis)
+unstack (value, num=None, axis=0) : list(ops.unstack(T(value), num, axis))
 split (value, num_or_size_splits, axis=0) : parts(T(value), num_or_size_splits, axis)
 tile (input, multiples) : ops.tile(T(input), ints(multiples))
 repeat (input, repeats, axis=None) : ops.repeat(T(input), repeats if isinstance(repeats, int) else T(repeats), axis)
@@ -237,7 +237,7 @@ pad (tensor, paddings, mode="CONSTANT", constant_values=0) :
 reverse (tensor, axis) : ops.flip(T(tensor), ints(axis))
 roll (input, shift, axis) : ops.roll(T(input), ints(shift), ints(axis))
 broadcast_to (input, shape) : ops.broadcast_to(T(input), ints(shape))
-meshgrid (*args, indexing="xy") : ops.meshgrid(*map(T, args), indexing=indexing)
+meshgrid (*args, indexing="xy") : list(ops.meshgrid(*map(T, args), indexing=indexing))
 slice (input_, begin, size) :
     ops.slice(T(input_), ints(begin), [n - b if s == -1 else s for n, b, s in zip(T(input_).shape, ints(begin),
     ints(size))])
