@@ -7,6 +7,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,13 @@ def test_the_gradient_of_a_mean_is_not_summed() -> None:
     [finding] = findings(lambda: each(step))
     assert "[RD38]" in str(finding.message) and "4 times the mean" in str(finding.message)
     assert "-> mse_loss (" in str(finding.message) and "-> gradient (" in str(finding.message)
+
+
+@pytest.mark.parametrize("trees", ["torch.utils._pytree", "jax.tree_util"])
+def test_a_finding_has_the_line_of_the_program_where_a_tree_calls_the_collective(trees: str) -> None:
+    tree_map = pytest.importorskip(trees).tree_map
+    [finding] = findings(lambda: each(lambda x: tree_map(partial(replica().all_reduce, "SUM"), {"loss": x.mean()})))
+    assert finding.filename == __file__ and f"test_tensor_types.py:{finding.lineno}). " in str(finding.message)
 
 
 def test_a_tensor_that_all_replicas_get_whole_is_not_summed() -> None:

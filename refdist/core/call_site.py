@@ -8,9 +8,9 @@ found by following the places outwards from one chain to the next: a thousand re
 among them, which is compared by identity and is one object for the garbage collector.
 
 The whole chain counts, because a helper that wraps a collective is one line called from several places.  Frames of
-refdist itself are left out, and those of Keras, and the chain ends at the function that runs a replica.  Where Python
-was told to keep no columns (`-X no_debug_ranges`), two calls on one line cannot be told apart and count as the same
-place.
+refdist itself are left out, and those of Keras and of functions over trees, and the chain ends at the function that
+runs a replica.  Where Python was told to keep no columns (`-X no_debug_ranges`), two calls on one line cannot be told
+apart and count as the same place.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _PACKAGE = __name__.partition(".")[0]
 # Modules of Python and NumPy through which refdist calls itself, or a program calls refdist.
 _OPERATORS = "numpy.lib.mixins"  # the module with the operators of variables and distributed values
 _BETWEEN = ("contextlib", "functools", _OPERATORS)
-# Keras, and the modules of PyTorch through which it calls itself; they stand between the program and refdist.
-_KERAS_S = ("keras.", "torch._dynamo.", "torch.nn.modules.")
+# What stands between the program and refdist: Keras, the modules of PyTorch through which it calls itself, and what
+# calls a function with each leaf of a tree.
+_BETWEEN_THEM = ("keras.", "torch._dynamo.", "torch.nn.modules.", "torch.utils._pytree", "jax._src.tree", "optree.")
 # The folders of Python and of installed packages, whose files are no part of the program.
 INSTALLED = tuple({f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -90,11 +91,11 @@ def is_ours(module: str) -> bool:
 
 
 def _is_library(module: str) -> bool:
-    return is_ours(module) or module.startswith(_KERAS_S)
+    return is_ours(module) or module.startswith(_BETWEEN_THEM)
 
 
 def is_between(module: str) -> bool:
-    """Whether a module is part of refdist or Keras, or one through which they call themselves."""
+    """Whether a module is part of refdist or Keras, or one through which they or the program call refdist."""
     return module in _BETWEEN or _is_library(module)
 
 
