@@ -403,7 +403,7 @@ CATALOGUE: dict[str, Code] = {
     "RD37": Code(
         "a sum of a value that is the same on all replicas", ReplicaTypeWarning,
         "SUM adds one contribution from each replica; a value that is the same on all of them, because it was reduced "
-        "before or never distributed, is counted once per replica.",
+        "before or never distributed, is counted once per replica, also where it was added to a sum over the rows.",
         "Leave the second reduction out, or use MEAN."),
     "RD38": Code(
         "a sum of means", ReplicaTypeWarning,

@@ -151,6 +151,36 @@ def shared_out_penalty() -> None:
     each(strategy, step, rows=5)
 
 
+def penalty_that_counts_once() -> None:
+    """A penalty is added after the reduction, as a share of it, by one replica alone, or to parts that are averaged."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        loss, penalty = np.square(x @ w).sum() / 8, np.float32(0.01) * np.square(w).sum()
+        first = replica().replica_id_in_sync_group == 0
+        return [replica().all_reduce("SUM", loss) + penalty, replica().all_reduce("SUM", [
+            loss + penalty * 0.25, loss + refdist.nn.scale_regularization_loss(penalty), loss + penalty * (len(x) / 8),
+            loss + penalty if first else loss, loss + penalty * first, loss + 0.0 * penalty, loss + penalty / 4]),
+                replica().all_reduce("MEAN", 4 * loss + penalty), replica().all_reduce("MEAN", loss * 4)]
+
+    each(strategy, step)
+    each(strategy, step, rows=5)
+
+
+def penalty_by_the_number_of_replicas() -> None:
+    """A share of a penalty is computed from the number of replicas, which is counted or known."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        loss, penalty = np.square(x @ w).sum() / 8, np.square(w).sum()
+        count = replica().all_reduce("SUM", 1.0)
+        return replica().all_reduce("SUM", [loss + penalty / count, loss + penalty / strategy.num_replicas_in_sync])
+
+    each(strategy, step)
+
+
 def own_slices() -> None:
     """Each replica takes its slice of what all hold."""
     strategy = four()
@@ -363,6 +393,7 @@ RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_aft
          means_of_tokens, statistics_of_all_rows, one_column_each, added_up_from_nothing,
          shared_out_penalty, shares_of_other_numbers, ratios_of_all_rows, own_slices, half_squares, metric_of_the_mean,
          averaged_outside, kept_by_each_replica, forgotten_in_each_step, sent_by_the_first,
-         tokens_of_all]
+         tokens_of_all, penalty_that_counts_once]
 # They divide by the number of replicas what they have reduced.
-DIVIDING_LATER = [divided_afterwards, meter_of_the_replicas, averaged_by_a_decorator]
+DIVIDING_LATER = [divided_afterwards, meter_of_the_replicas, averaged_by_a_decorator,
+                  penalty_by_the_number_of_replicas]

@@ -176,6 +176,21 @@ def regularised() -> None:
     strategy.run(lambda: replica().all_reduce("SUM", np.square(w).sum()))
 
 
+def penalty_on_each_replica() -> None:
+    """Each replica adds the whole penalty of the weights to its part of the loss."""
+    strategy = four()
+    w = weights(strategy)
+    [loss] = each(strategy, lambda x: np.square(x @ w).sum() / 8 + np.float32(0.01) * np.square(w).sum())
+    strategy.reduce("SUM", loss, axis=None)
+
+
+def decay_on_each_replica() -> None:
+    """The decay of the weights is in the gradient of each replica before they are summed."""
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub(0.1 * (x.sum(axis=0) / 8 + 0.01 * w)))
+
+
 def first_part_only() -> None:
     """Replica 0's sum is stored as the total."""
     strategy = four()
@@ -223,6 +238,8 @@ MISTAKES = [
     Mistake(scaled_twice, "RD39", "1/4 of the sum", "/ 8)"),
     Mistake(mean_of_sums, "RD39", "1/4 of the sum", "np.square(x).sum(axis=0)))"),
     Mistake(regularised, "RD37", "4 times as much", "np.square(w)"),
+    Mistake(penalty_on_each_replica, "RD37", "it counts 4 times", 'reduce("SUM", loss'),
+    Mistake(decay_on_each_replica, "RD37", "it counts 4 times", "0.01 * w"),
     Mistake(own_weights, "RD52", "each of 4 replicas changes weights of its own, by a sum", "own[number] -="),
     Mistake(first_part_only, "RD41", "only replica 0's part", "v.assign(x.sum())"),
 ]

@@ -21,7 +21,7 @@ from refdist.core import call_site, context_stack, remarks
 from refdist.core.rules.replica_types import Of
 from refdist.runtime import Field
 
-OWN = (Of.SUM, Of.MEAN, Of.DIFFERS)
+OWN = (Of.SUM, Of.MEAN, Of.BOTH, Of.DIFFERS)
 _KEPT = 10_000  # arrays
 _STEPS = 2  # an epoch of one step tells nothing
 

@@ -35,6 +35,8 @@ _REDUCING = {ReduceOp.SUM: Reducing.SUM, ReduceOp.MEAN: Reducing.MEAN}
 _WHOLE = "an argument of strategy.run that every replica gets whole"
 _DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.experimental_distribute_dataset`; or use "
                "MEAN.")
+_ADD = ("Add it after the reduction, or a share of it in each replica: "
+        "`loss + nn.scale_regularization_loss(penalty)`.")
 
 _unread: Field[set[str]] = Field("files of the program of which it was said that their text cannot be read", set)
 
@@ -157,7 +159,12 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
                     _warn("RD37", attempted, "every replica adds what is already reduced, and a read adds the parts of "
                           f"all replicas: {total} times as much", kinds[0], "Add each replica's own part, before it is "
                           "reduced.")
-            elif _agree(kinds, total):
+            elif not _agree(kinds, total):
+                pass
+            elif of is Of.BOTH:
+                _warn("RD37", attempted, f"what is the same on all {total} replicas is added to each replica's sum "
+                      f"over its rows, and these are summed: it counts {total} times", kinds[0], _ADD, scaled=total)
+            else:
                 _warn("RD37", attempted, f"what is the same on all {total} replicas is summed: the result is {total} "
                       "times as much", kinds[0], _DISTRIBUTE if kinds[0].chain()[0] == _WHOLE else "", scaled=total)
         case "RD38":
@@ -165,7 +172,7 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
                 _warn("RD38", attempted, f"the means over the replicas' rows ({rows}) are summed: the result is "
                       f"{total} times the mean over the batch", kinds[0], scaled=total)
         case "RD39":
-            if not any(_is_normalised(kind, kinds) for kind in kinds):
+            if not any(_is_normalised(kind, kinds, total) for kind in kinds):
                 _warn("RD39", attempted, f"it is the mean of what each of {total} replicas has a part of: the result "
                       f"is 1/{total} of the sum", kinds[0], scaled=total, multiplied=True)
         case "RD40":
@@ -258,14 +265,15 @@ def _are_of_sizes(kind: ReplicaType, divisions: int, total: int) -> bool:
     return len(places) >= divisions and not any(divisors.is_by_replicas(place, total) for place in places)
 
 
-def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType]) -> bool:
-    # Whether a sum was divided by what may be the replica's number of rows, and not that of the batch.
-    total = sum(other.rows or 0 for other in kinds)
+def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType], total: int) -> bool:
+    # Whether a sum was divided by what may be the replica's number of rows, and not that of the batch, or multiplied by
+    # the number of replicas.
+    rows = sum(other.rows or 0 for other in kinds)
     for operation, number in kind.numbers:
-        if operation is Operation.DIVIDE and (number != total or number == kind.rows):
+        if operation is Operation.DIVIDE and (number != rows or number == kind.rows):
             return True
-        if operation is Operation.MULTIPLY and any(
-                other.rows and abs(number * other.rows - 1) < 1e-6 for other in kinds):
+        if operation is Operation.MULTIPLY and (number == total or any(
+                other.rows and abs(number * other.rows - 1) < 1e-6 for other in kinds)):
             return True
     return False
 

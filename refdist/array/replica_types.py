@@ -623,6 +623,10 @@ def combined(frame: Frame, operation: Operation, step: str, inputs: Sequence[Any
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
         of = together(operation, *map(_of_operand, inputs))
+    if of is Of.BOTH and operation is Operation.ADD:  # the chain and the numbers are those of what is added to a sum
+        kinds.sort(key=lambda kind: kind.of is Of.SUM)
+        numbers: Numbers = sum((kind.numbers for kind in kinds if kind.of is not Of.SUM), ())
+        return made_of(frame, of, kinds, step, result, (numbers, 0))
     return made_of(frame, of, kinds, step, result, numbers_of(frame, inputs, kinds, operation))
 
 
@@ -946,7 +950,9 @@ def gradient(frame: Frame, kind: ReplicaType) -> ReplicaType:
     """Of the gradient of what has this type, by what is the same on all replicas."""
     if kind is UNKNOWN:
         return UNKNOWN
-    return ReplicaType(kind.of, "gradient", program(frame), kind, kind.rows, 0, kind.numbers, per_row=kind.per_row,
+    # What was added to a sum may not depend on this.
+    of = Of.DIFFERS if kind.of is Of.BOTH else kind.of
+    return ReplicaType(of, "gradient", program(frame), kind, kind.rows, 0, kind.numbers, per_row=kind.per_row,
                        captured=kind.captured, lengths=kind.lengths)
 
 

@@ -83,7 +83,7 @@ def regularization_not_scaled() -> float:
 
     def step(x: Any) -> Any:
         loss = np.square(x @ w).sum() / np.float32(8)
-        return replica().all_reduce("SUM", loss + np.square(w.read_value()).sum())
+        return replica().all_reduce("SUM", loss + np.square(w.read_value()).sum())  # here
 
     return of_replica_0(each(strategy, step))
 
@@ -93,7 +93,7 @@ def penalty_in_the_update() -> None:
     w = weights(strategy, Aggregation.SUM)
 
     def step(x: Any) -> None:
-        w.assign_sub(0.1 * (x.sum(axis=0) / np.float32(8) + 0.01 * w.read_value()))
+        w.assign_sub(0.1 * (x.sum(axis=0) / np.float32(8) + 0.01 * w.read_value()))  # here
 
     each(strategy, step)
 
@@ -353,8 +353,8 @@ MISTAKES = [
     (0, silent.mean_of_sums, "warns RD39"),
     (0, silent.regularised, "warns RD37"),
     (0, compute_average_loss_without_the_global_batch, "warns RD38"),
-    (0, regularization_not_scaled, "compare THE SAME SUMMED"),
-    (0, penalty_in_the_update, "compare THE SAME SUMMED"),
+    (0, regularization_not_scaled, "warns RD37"),
+    (0, penalty_in_the_update, "warns RD37"),
     (0, rate_times_replicas_of_a_sum, "compare MULTIPLIED AFTER REDUCING"),
     (0, rate_changed_by_each_replica, "compare MULTIPLIED AFTER REDUCING"),
     (0, rows_of_a_table_averaged, "compare DIVIDED TWICE"),

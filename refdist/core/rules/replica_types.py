@@ -17,6 +17,7 @@ class Of(Word):
     DIFFERS = "differs"
     SUM = "sum"
     MEAN = "mean"
+    BOTH = "both"
     PART = "part"
     UNKNOWN = "unknown"
 
@@ -35,6 +36,7 @@ MEANINGS: dict[Of, str] = {
     Of.DIFFERS: "differs between the replicas",
     Of.SUM: "a sum over the replica's rows",
     Of.MEAN: "a mean over the replica's rows",
+    Of.BOTH: "a sum over the replica's rows, and what is the same on all replicas added to it",
     Of.PART: "the replica's part of an ON_READ variable with the aggregation SUM",
     Of.UNKNOWN: "unknown",
 }
@@ -50,60 +52,64 @@ class Operation(Word):
 
 
 _ABOUT = ("Rows: the first operand.  Columns: the second.  Cells: the result.  A sum times what is the same on all "
-          "replicas is a sum, but a sum of rows plus the same on each replica is not.  A number is Python's, or a "
+          "replicas is a sum, but a sum of rows plus the same on each replica is both.  A number is Python's, or a "
           "scalar of NumPy's.  What an unknown factor makes of a sum or a mean is unknown.")
-_OPERANDS = (Of.SAME, Of.ROWS, Of.DIFFERS, Of.SUM, Of.MEAN, Of.PART, Plain.NUMBER, Of.UNKNOWN)
+_OPERANDS = (Of.SAME, Of.ROWS, Of.DIFFERS, Of.SUM, Of.MEAN, Of.BOTH, Of.PART, Plain.NUMBER, Of.UNKNOWN)
 _PLAIN = "numbers and values of which nothing is known are NumPy's alone"
 
 ADDING: Table[Operand, Operand, Of] = Table("Adding and subtracting", _ABOUT, MEANINGS, """
-             same     rows     differs  sum      mean     part     number   unknown
-    same     same     rows     differs  differs  mean     part     same     unknown
-    rows     rows     rows     differs  rows     rows     rows     rows     rows
-    differs  differs  differs  differs  differs  differs  differs  differs  unknown
-    sum      differs  rows     differs  sum      differs  differs  differs  unknown
-    mean     mean     rows     differs  differs  mean     differs  mean     unknown
-    part     part     rows     differs  differs  differs  part     part     unknown
-    number   same     rows     differs  differs  mean     part     -        -
-    unknown  unknown  rows     unknown  unknown  unknown  unknown  -        -
+             same     rows     differs  sum      mean     both     part     number   unknown
+    same     same     rows     differs  both     mean     both     part     same     unknown
+    rows     rows     rows     differs  rows     rows     rows     rows     rows     rows
+    differs  differs  differs  differs  differs  differs  differs  differs  differs  unknown
+    sum      both     rows     differs  sum      differs  both     differs  differs  unknown
+    mean     mean     rows     differs  differs  mean     differs  differs  mean     unknown
+    both     both     rows     differs  both     differs  both     differs  differs  unknown
+    part     part     rows     differs  differs  differs  differs  part     part     unknown
+    number   same     rows     differs  differs  mean     differs  part     -        -
+    unknown  unknown  rows     unknown  unknown  unknown  unknown  unknown  -        -
     """, rows=_OPERANDS, columns=_OPERANDS, cells=Of, unreached=_PLAIN)
 MULTIPLYING: Table[Operand, Operand, Of] = Table("Multiplying", _ABOUT, MEANINGS, """
-             same     rows     differs  sum      mean     part     number   unknown
-    same     same     rows     differs  sum      unknown  part     same     unknown
-    rows     rows     rows     differs  rows     rows     rows     rows     differs
-    differs  differs  differs  differs  differs  differs  differs  differs  unknown
-    sum      sum      rows     differs  differs  differs  differs  sum      unknown
-    mean     unknown  rows     differs  differs  differs  differs  mean     unknown
-    part     part     rows     differs  differs  differs  differs  part     unknown
-    number   same     rows     differs  sum      mean     part     -        -
-    unknown  unknown  differs  unknown  unknown  unknown  unknown  -        -
+             same     rows     differs  sum      mean     both     part     number   unknown
+    same     same     rows     differs  sum      unknown  both     part     same     unknown
+    rows     rows     rows     differs  rows     rows     rows     rows     rows     differs
+    differs  differs  differs  differs  differs  differs  differs  differs  differs  unknown
+    sum      sum      rows     differs  differs  differs  differs  differs  sum      unknown
+    mean     unknown  rows     differs  differs  differs  differs  differs  mean     unknown
+    both     both     rows     differs  differs  differs  differs  differs  both     unknown
+    part     part     rows     differs  differs  differs  differs  differs  part     unknown
+    number   same     rows     differs  sum      mean     both     part     -        -
+    unknown  unknown  differs  unknown  unknown  unknown  unknown  unknown  -        -
     """, rows=_OPERANDS, columns=_OPERANDS, cells=Of, unreached=_PLAIN)
 DIVIDING: Table[Operand, Operand, Of] = Table("Dividing", _ABOUT, MEANINGS, """
-             same     rows     differs  sum      mean     part     number   unknown
-    same     same     rows     differs  differs  differs  differs  same     unknown
-    rows     differs  rows     differs  rows     rows     rows     rows     differs
-    differs  differs  differs  differs  differs  differs  differs  differs  unknown
-    sum      unknown  rows     differs  mean     differs  differs  sum      unknown
-    mean     unknown  rows     differs  differs  differs  differs  mean     unknown
-    part     unknown  rows     differs  differs  differs  part     part     unknown
-    number   same     rows     differs  differs  differs  differs  -        -
-    unknown  unknown  differs  unknown  unknown  unknown  unknown  -        -
+             same     rows     differs  sum      mean     both     part     number   unknown
+    same     same     rows     differs  differs  differs  differs  differs  same     unknown
+    rows     differs  rows     differs  rows     rows     rows     rows     rows     differs
+    differs  differs  differs  differs  differs  differs  differs  differs  differs  unknown
+    sum      unknown  rows     differs  mean     differs  differs  differs  sum      unknown
+    mean     unknown  rows     differs  differs  differs  differs  differs  mean     unknown
+    both     unknown  rows     differs  differs  differs  differs  differs  both     unknown
+    part     unknown  rows     differs  differs  differs  differs  part     part     unknown
+    number   same     rows     differs  differs  differs  differs  differs  -        -
+    unknown  unknown  differs  unknown  unknown  unknown  unknown  unknown  -        -
     """, rows=_OPERANDS, columns=_OPERANDS, cells=Of, unreached=_PLAIN)
 OTHERS: Table[Operand, Operand, Of] = Table("Any other operation on items", _ABOUT, MEANINGS, """
-             same     rows     differs  sum      mean     part     number   unknown
-    same     same     rows     differs  differs  differs  differs  same     unknown
-    rows     rows     rows     differs  rows     rows     rows     rows     rows
-    differs  differs  differs  differs  differs  differs  differs  differs  unknown
-    sum      differs  rows     differs  differs  differs  differs  differs  unknown
-    mean     differs  rows     differs  differs  differs  differs  differs  unknown
-    part     differs  rows     differs  differs  differs  differs  differs  unknown
-    number   same     rows     differs  differs  differs  differs  -        -
-    unknown  unknown  rows     unknown  unknown  unknown  unknown  -        -
+             same     rows     differs  sum      mean     both     part     number   unknown
+    same     same     rows     differs  differs  differs  differs  differs  same     unknown
+    rows     rows     rows     differs  rows     rows     rows     rows     rows     rows
+    differs  differs  differs  differs  differs  differs  differs  differs  differs  unknown
+    sum      differs  rows     differs  differs  differs  differs  differs  differs  unknown
+    mean     differs  rows     differs  differs  differs  differs  differs  differs  unknown
+    both     differs  rows     differs  differs  differs  differs  differs  differs  unknown
+    part     differs  rows     differs  differs  differs  differs  differs  differs  unknown
+    number   same     rows     differs  differs  differs  differs  differs  -        -
+    unknown  unknown  rows     unknown  unknown  unknown  unknown  unknown  -        -
     """, rows=_OPERANDS, columns=_OPERANDS, cells=Of, unreached=_PLAIN)
 COMBINED = {Operation.ADD: ADDING, Operation.MULTIPLY: MULTIPLYING, Operation.DIVIDE: DIVIDING,
             Operation.OTHER: OTHERS}
 
 # The types that an array can have, apart from unknown.
-_TYPED = (Of.SAME, Of.ROWS, Of.DIFFERS, Of.SUM, Of.MEAN, Of.PART)
+_TYPED = (Of.SAME, Of.ROWS, Of.DIFFERS, Of.SUM, Of.MEAN, Of.BOTH, Of.PART)
 
 
 class Along(Word):
@@ -127,6 +133,7 @@ ALONG: Table[Of, Along, Of] = Table(
     differs  differs      differs       -             -              differs
     sum      sum          sum           -             -              differs
     mean     mean         mean          -             -              differs
+    both     both         both          -             -              differs
     part     part         part          -             -              unknown
     """, rows=_TYPED, columns=Along, cells=Of, unreached="what has no rows has items only")
 
@@ -153,5 +160,6 @@ REPLICAS: Table[Of, Reducing, Permission | Refusal] = Table(
     differs  ok    ok    ok             ok
     sum      ok    RD39  RD41           ok
     mean     RD38  RD40  ok             ok
+    both     RD37  ok    ok             ok
     part     ok    RD39  RD41           ok
     """, rows=_TYPED, columns=Reducing, cells=Permission | Refusal)
