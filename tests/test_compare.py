@@ -495,6 +495,27 @@ def test_rows_are_counted_over_all_workers(pipelines: int, cause: str) -> None:
     assert of_workers and of_workers[0].cause == cause, str(report)
 
 
+@pytest.mark.parametrize("reduced", [False, True])
+def test_a_loop_that_one_replica_ends_is_told_from_rows_that_are_lost(reduced: bool) -> None:
+    def program() -> float:
+        strategy = refdist.MirroredStrategy(["GPU:0", "GPU:1"])
+        rows = refdist.data.Dataset.range(4).map(np.float32).batch(4).repeat(3)
+        for seen, batch in enumerate(strategy.experimental_distribute_dataset(rows)):
+            losses = strategy.run(lambda x: x.sum() / 4, (batch,))
+            if reduced:
+                losses = strategy.reduce("SUM", losses, axis=None)
+            if strategy.experimental_local_results(losses)[0] < 1:
+                return seen
+        return 3.0
+
+    report = refdist.compare(program, replicas=(1, 2), orders=0)
+    assert report.same is reduced, str(report)
+    if not reduced:
+        [difference] = report.differences
+        assert "12 rows are taken on 1 replica and 4 on 2 replicas: 3 steps and 1 step, which begin" in difference.why
+        assert difference.advice.startswith("Where the program leaves the loop, let a value decide that is the same")
+
+
 def test_an_exception_of_more_replicas_is_a_difference() -> None:
     def program() -> None:
         def step(w: Any, rows: Rows) -> None:

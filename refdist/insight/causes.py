@@ -8,7 +8,7 @@ known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -352,12 +352,34 @@ def _rows(case: Case) -> Cause | None:
         some = sorted(here[0] - there[0]) if fewer else sorted(there[0] - here[0])
         times = Counter(there[0][row] for row in some)
         often = times.most_common(1)[0][0]
-        frequency = "never" if not often else "twice" if often == 2 else f"{often} times"
-        text += f"; {_listed(some)} {'is' if len(some) == 1 else 'are'} seen {frequency} there"
+        frequency = "never seen" if not often else "seen twice" if often == 2 else f"seen {often} times"
+        text += f"; {_listed(some)} {'is' if len(some) == 1 else 'are'} {frequency} there"
     kind = "ROWS NEVER SEEN" if fewer else "ROWS SEEN TWICE"
+    taken = [_taken(trial) for trial in (case.first, case.second)]
+    common = min(map(len, taken))
+    if taken[0][:common] == taken[1][:common]:
+        return Cause(kind, f"{text}: {_number(taken[0], 'step')} and {_number(taken[1], 'step')}, which begin with the "
+                     "same rows", "Where the program leaves the loop, let a value decide that is the same on any "
+                     "number of replicas, such as a loss that is reduced over all of them; where the dataset ends, "
+                     "look at `distributed.explain()`, and at drop_remainder.")
     return Cause(kind, text, "Let experimental_distribute_dataset divide one dataset, or shard it once, by "
                  "`dataset.shard(context.num_input_pipelines, context.input_pipeline_id)`; look at "
                  "`distributed.explain()`, and at drop_remainder.")
+
+
+def _taken(trial: Trial) -> list[tuple[int, Counter[int] | None]]:
+    # In each step how many rows, and which, where that is known.
+    by_step: dict[int, list[Any]] = {}
+    for event in steps(trial):
+        by_step.setdefault(event.step, []).append(event)
+    return [(sum(sum(event["counts"]) for event in events), None if any(event["rows"] is None for event in events) else
+             Counter(row for event in events for spans in event["rows"] for first, last in spans or ()
+                     for row in range(first, last + 1)))
+            for _, events in sorted(by_step.items())]
+
+
+def _number(of: Sized, noun: str) -> str:
+    return f"{len(of)} {noun}{'s' * (len(of) != 1)}"
 
 
 def _multiplied(observation: str) -> Cause:
