@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from schedules import all_schedules, seen_by_others
@@ -787,6 +788,44 @@ def test_a_check_that_fails_on_a_result_is_a_fault_of_its_schedule() -> None:
     assert finding.title == "CHECK" and "KeyError: 1.0" in finding.why and finding.choices == [0, 0, 0, 0, 1]
     [finding] = refdist.explore(program(add), lambda result: np.ones(2) == 1.0, budget=np.int64(2)).findings
     assert "ValueError: The truth value of an array" in finding.why
+
+
+DTYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
+
+
+def eps(dtype: Any) -> Any:
+    return np.asarray(ml_dtypes.finfo(dtype).eps, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sums", [False, True])
+def test_a_small_update_that_is_lost_is_no_rounding(dtype: Any, sums: bool) -> None:
+    def step(v: Any, k: int) -> None:
+        v[0].assign(v[0] + 16 * eps(dtype))
+        if sums:
+            v[1].assign_add(np.ones((), dtype))
+
+    run = program(step, values=(np.ones((), dtype), np.zeros((), dtype)))
+    assert [finding.title for finding in refdist.explore(run).findings] == ["LOST UPDATE"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_sum_in_another_order_is_no_fault(dtype: Any) -> None:
+    def step(v: Any, k: int) -> None:
+        v[0].assign_add(np.asarray([0.1, 0.4][k], dtype))
+        float(v[1])
+        v[1].assign(np.ones((), dtype))  # by which the functions are not one after the other
+        v[0].assign_add(np.asarray(0.2, dtype))  # the sum depends on the order of all four
+
+    run = program(step, values=(np.zeros((), dtype), np.zeros((), dtype)))
+    report = refdist.explore(run)
+    assert report.proved and "2 results" in str(report), report
+
+
+def test_two_runs_of_one_schedule_come_to_the_same_bits() -> None:
+    runs = itertools.count(1)
+    run = program(increment, end=lambda v: 1.0 + next(runs) * 2.0**-52)
+    assert refdist.explore(run).findings[0].title == "NOT REPEATABLE"
 
 
 def test_an_interrupt_ends_it_with_what_is_known() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import array
+from collections import Counter
 from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,12 +15,12 @@ from refdist import nest
 from refdist.array.convert import HoldsArray, is_array, kind_of, to_array, to_numpy
 from refdist.coordinator.values import RemoteValue
 from refdist.core.call_site import is_ours
+from refdist.insight.commuting import Effect
 from refdist.insight.names import of_python, of_the_program
 from refdist.insight.schedules import Run
 from refdist.insight.shared import EQUAL, attributes, exactly
 
-# Sums of floats may differ by the order of their terms.
-ROUNDINGS = 64
+REORDERED = (Effect.ADD, Effect.MULTIPLY)  # what commutes, but for its rounding
 REPLICA = "/replica_"  # in the names of all copies of a variable but the first
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic)
 
@@ -34,6 +35,7 @@ class Outcome(NamedTuple):
         names: those of these variables.
         unseen: the names of classes of what it returned that cannot be looked into.
         error: what it raised instead.
+        rounding: by which part of themselves floats may differ, because sums have their terms in another order.
     """
 
     returned: Any
@@ -42,6 +44,7 @@ class Outcome(NamedTuple):
     names: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     error: BaseException | None = None
+    rounding: float = 0.0
 
     def __str__(self) -> str:
         if self.error is not None:
@@ -80,7 +83,26 @@ def outcome(run: Run, returned: Any) -> Outcome:
     # Variables of a lost parameter server have no final value; the program has made others in their place.
     cells = [cell for cell in (*run.cells, *run.copies) if not run.is_gone(cell)]
     finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in cells)
-    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells), tuple(unseen))
+    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells), tuple(unseen),
+                   rounding=_rounding(run))
+
+
+def _rounding(run: Run) -> float:
+    """How much of a float another order of additions can change, and of multiplications: one rounding for each.
+
+    A variable that is changed once in this way has one order; a program that only assigns comes to the same bits.
+    """
+    changes = Counter(touch.cell for step in run.steps if (touch := step.touch) and touch.effect in REORDERED)
+    return sum(count * _unit(run.cells[cell].dtype) for cell, count in changes.items() if count > 1)
+
+
+def _unit(dtype: np.dtype[Any]) -> float:
+    """The distance from 1 to the next number of a dtype; 0 for what is not rounded."""
+    if dtype.kind == "V" and kind_of(dtype) == "f":
+        import ml_dtypes
+
+        return float(ml_dtypes.finfo(dtype).eps)
+    return float(np.finfo(dtype).eps) if dtype.kind in "fc" else 0.0
 
 
 def _comparable(value: Any, unseen: dict[str, None], around: tuple[int, ...] = ()) -> Any:
@@ -127,22 +149,23 @@ def _comparable(value: Any, unseen: dict[str, None], around: tuple[int, ...] = (
 
 
 def same(first: Outcome, second: Outcome) -> bool:
-    """Whether two outcomes are equal, except for the rounding of sums."""
+    """Whether two outcomes are equal, except for the rounding of sums in another order."""
     if first.error is not None or second.error is not None:
         return type(first.error) is type(second.error) and str(first) == str(second)
-    return _alike((first.value, first.finals), (second.value, second.finals))
+    return _alike((first.value, first.finals), (second.value, second.finals), max(first.rounding, second.rounding))
 
 
-def _alike(first: Any, second: Any) -> bool:
+def _alike(first: Any, second: Any, rounding: float) -> bool:
     if isinstance(first, (list, tuple)) or isinstance(second, (list, tuple)):
         if type(first) is not type(second) or len(first) != len(second):
             return False
-        return all(map(_alike, first, second))
+        return all(_alike(*pair, rounding) for pair in zip(first, second, strict=True))
     if first is None or second is None or isinstance(first, (str, bytes)) or isinstance(second, (str, bytes)):
         return exactly(first) == exactly(second)
     values, others = np.asarray(first), np.asarray(second)
     if values.dtype != others.dtype or values.shape != others.shape:
         return False
+    near = max(rounding, _unit(values.dtype)) if rounding else 0.0
     if values.dtype.kind == "V" and kind_of(values.dtype) == "f":
         values, others = values.astype(np.float64), others.astype(np.float64)
     if values.dtype.kind not in "fc":
@@ -150,7 +173,6 @@ def _alike(first: Any, second: Any) -> bool:
     for ours, theirs in ((values.real, others.real), (values.imag, others.imag)):
         if np.any((ours == 0) & (theirs == 0) & (np.signbit(ours) != np.signbit(theirs))):
             return False  # no order of the terms of a sum changes the sign of a zero
-    near = ROUNDINGS * float(np.finfo(values.dtype).eps)
     largest = float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
     return bool(np.allclose(values, others, rtol=near, atol=near * largest, equal_nan=True))
 
