@@ -366,6 +366,38 @@ def test_a_collective_inside_backward_is_refused_where_replicas_share_a_thread(t
         assert alone.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("inside", ["tree_map", "tree_map_with_path", "tree_broadcast_map", "tree_leaves"])
+def test_a_collective_that_optree_calls_is_refused_where_replicas_share_a_thread(two: Any, inside: str) -> None:
+    """It ended the process: pybind11's calls return in the order in which they were made."""
+    optree = pytest.importorskip("optree")
+
+    def step() -> Any:
+        rest = (np.ones(2),) * ("broadcast" in inside)
+        if inside == "tree_leaves":
+            return optree.tree_leaves([1.0], is_leaf=lambda leaf: bool(replica().all_reduce("SUM", 1.0)))
+        return getattr(optree, inside)(lambda *leaves: replica().all_reduce("SUM", leaves[-1]), [np.ones(2)], *rest)
+
+    with pytest.raises(RuntimeError, match=rf"\[RD09\] all_reduce.*`optree.{inside}`.*Pass the whole structure"):
+        two.run(step)
+    advised = two.run(lambda: replica().all_reduce("SUM", {"a": np.ones(2), "b": [np.ones(1)]}))
+    assert advised["b"][0].values[0].tolist() == [2.0]
+    looped = two.run(lambda: [replica().all_reduce("SUM", leaf) for leaf in optree.tree_leaves({"a": np.ones(1)})])
+    assert looped[0].values[0].tolist() == [2.0]
+
+
+@pytest.mark.parametrize("inside", ["tree_map_", "tree_reduce", "tree_partition", "tree_transpose_map"])
+def test_a_collective_that_optree_calls_from_python_is_made(two: Any, inside: str) -> None:
+    optree = pytest.importorskip("optree")
+    sums: list[Any] = []
+
+    def summed(*leaves: Any) -> Any:
+        sums.append(replica().all_reduce("SUM", leaves[-1]))
+        return [sums[-1]] if "transpose" in inside else sums[-1]
+
+    two.run(lambda: getattr(optree, inside)(summed, {"a": np.float32(1.0), "b": np.float32(2.0)}) and None)
+    assert {float(part) for part in sums} <= {2.0, 4.0} and len(sums) > 1
+
+
 @pytest.mark.parametrize("inside", ["a function", "a hook", "an accumulated gradient", "a module's hook",
                                     "a checkpoint", "vmap", "func.grad", "an assignment", "a merge call"])
 def test_a_rendezvous_where_pytorch_keeps_a_state_for_the_thread_changes_nothing(torch: Any, two: Any,

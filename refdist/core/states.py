@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from refdist import errors
-from refdist.core import jax, keras, pytorch
+from refdist.core import jax, keras, optree, pytorch
 from refdist.runtime import process
 
 if TYPE_CHECKING:
@@ -150,6 +150,19 @@ class _Generator(State):
             self._write(saved)
 
 
+class _Trees(State):
+    def save(self, call: CollectiveCall | None) -> None:
+        function = None if call is None else optree.calling()
+        if function is not None:
+            raise errors.error(
+                "RD09", str(call), f"it was called by `optree.{function}`, which keeps what it does for the thread, in "
+                "which other replicas run, too", "Pass the whole structure to the call, which takes lists, tuples and "
+                "dicts of arrays; or make a call for each of `optree.tree_leaves(structure)`, in a loop.")
+
+    def restore(self, saved: None, now: None) -> None:
+        pass
+
+
 class _Variable(State):
     """A variable of the environment."""
 
@@ -188,6 +201,7 @@ MODES = (
     Row("torch", _Generator(pytorch.random_state, pytorch.set_random_state)),
     Row("jax", _Contexts()),
     Row("keras", _Scopes()),
+    Row("optree", _Trees()),
 )
 """What each replica, simulated worker and function has of its own."""
 
