@@ -16,7 +16,7 @@ SECONDS = 1.0
 
 
 class Watch:
-    """Looks once a second, within a `with` block of the main thread; in another thread it does nothing.
+    """Looks once a second, within a `with` block of the main thread; elsewhere, and on Windows, it does nothing.
 
     Args:
         position: how far the program is; None while none runs.
@@ -30,7 +30,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill"):
             self._before = signal.signal(signal.SIGURG, self._handle)
             self._thread = threading.Thread(target=self._watch, args=(threading.get_ident(),), daemon=True)
             self._thread.start()
