@@ -168,6 +168,39 @@ def penalty_that_counts_once() -> None:
     each(strategy, step, rows=5)
 
 
+def penalty_by_the_rows() -> None:
+    """Each replica's share of a penalty is that of its rows, of which it may have one."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        loss, penalty, rate, rows = np.square(x @ w).sum(), np.square(w).sum(), 0.01, len(x)
+        share = rate * rows / 8
+        share = share * 1.5
+        counted = replica().all_reduce("SUM", float(len(x)))
+        return replica().all_reduce("SUM", [
+            (loss + len(x) * penalty) / 8, loss / 8 + penalty * (len(x) / 8),
+            loss / 8 + rate * x.shape[0] / 8 * penalty, loss / 8 + share * penalty,
+            (loss / 8 + penalty) * np.float32(len(x) / 8), loss / counted + penalty * (len(x) / counted),
+            penalty * (len(x) / 8)])
+
+    each(strategy, step)
+    each(strategy, step, rows=4)
+
+
+def penalty_taken_away() -> None:
+    """What was added is subtracted again, before the parts are summed."""
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        penalty = np.square(w).sum()
+        total, before = x.sum() / 8 + penalty, np.square(x).sum() / 8 + penalty
+        return replica().all_reduce("SUM", [total - penalty, total - before, penalty - total])
+
+    each(strategy, step)
+
+
 def penalty_by_the_number_of_replicas() -> None:
     """A share of a penalty is computed from the number of replicas, which is counted or known."""
     strategy = four()
@@ -393,7 +426,7 @@ RIGHT = [divided_by_the_batch, counted, divided_by_a_count, clipped, clipped_aft
          means_of_tokens, statistics_of_all_rows, one_column_each, added_up_from_nothing,
          shared_out_penalty, shares_of_other_numbers, ratios_of_all_rows, own_slices, half_squares, metric_of_the_mean,
          averaged_outside, kept_by_each_replica, forgotten_in_each_step, sent_by_the_first,
-         tokens_of_all, penalty_that_counts_once]
+         tokens_of_all, penalty_that_counts_once, penalty_by_the_rows, penalty_taken_away]
 # They divide by the number of replicas what they have reduced.
 DIVIDING_LATER = [divided_afterwards, meter_of_the_replicas, averaged_by_a_decorator,
                   penalty_by_the_number_of_replicas]

@@ -205,6 +205,18 @@ def test_a_product_counts_where_a_mean_is_meant_as_a_sum(text: str, wanted: bool
     assert divides(text, tmp_path, multiplied=True) == wanted
 
 
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("len(x) * p", True), ("p * (len(x) / 8)", True), ("rate * x.shape[0] / 8 * p", True), ("p.mul(n)", True),
+    ("np.multiply(p, n)", True), ("share * p", True), ("p * float(len(x) / 8)", True), ("p * rate", False),
+    ("p / len(x)", False), ("p * (rate / len(x))", False), ("p + len(x)", False), ("p * again", False)])
+def test_what_multiplies_by_a_number_of_rows(text: str, wanted: bool, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        f"def f(x, p, rate, again):\n    n = len(x)\n    share = rate * n / 8\n    again = again * 2\n    {text}\n")
+    assert divisors.multiplies_by_length(Place(str(tmp_path / "program.py"), "f", 5, 5, 4, 4 + len(text))) == wanted
+    (tmp_path / "program.py").write_text(f"{text} if")
+    assert not divisors.multiplies_by_length(Place(str(tmp_path / "program.py"), "f", 1, 1, 0, len(text)))
+
+
 def test_of_what_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("g = c.all_reduce(g) if")
     place = Place(str(tmp_path / "program.py"), "", 1, 1, 4, 19)

@@ -194,6 +194,8 @@ def _of_items(name: str, params: Any, values: Sequence[Value], shape: tuple[int,
     if joins and len({*counts}) > 1:
         return LOST  # a mean, and what is none
     kind = _tidy(combined(here.place, operation, _SAID_AS.get(name, name), operands, Described(UNKNOWN, shape)))
+    if kind.of is Of.BOTH and here.transposed:
+        kind = changed(kind, of=Of.DIFFERS)  # of what share it is a gradient is not known
     if joins and counts:
         return _settled(_with_lengths(kind, counts[0]))
     return _settled(_with_lengths(kind, kind.lengths + sum(

@@ -35,8 +35,7 @@ _REDUCING = {ReduceOp.SUM: Reducing.SUM, ReduceOp.MEAN: Reducing.MEAN}
 _WHOLE = "an argument of strategy.run that every replica gets whole"
 _DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.experimental_distribute_dataset`; or use "
                "MEAN.")
-_ADD = ("Add it after the reduction, or a share of it in each replica: "
-        "`loss + nn.scale_regularization_loss(penalty)`.")
+_ADD = "Add it after the reduction, or a share of it in each replica: `loss + penalty / strategy.num_replicas_in_sync`."
 
 _unread: Field[set[str]] = Field("files of the program of which it was said that their text cannot be read", set)
 
@@ -244,7 +243,8 @@ def _agree(kinds: Sequence[ReplicaType], total: int) -> bool:
         return False
     factors = [number for operation, number in numbers if operation is Operation.MULTIPLY]
     return not _may_hold(kinds[0], total) and not any(
-        number == int(number) and abs(number) != 1 for number in factors if np.isfinite(number))
+        number == int(number) and abs(number) != 1 for number in factors if np.isfinite(number)) and not any(
+        map(divisors.multiplies_by_length, kinds[0].places()))
 
 
 def _may_hold(kind: ReplicaType, total: int, by_rows: bool = False) -> bool:

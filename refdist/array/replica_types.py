@@ -623,6 +623,9 @@ def combined(frame: Frame, operation: Operation, step: str, inputs: Sequence[Any
         of: Of = kinds[0].of if kinds[0].of in (Of.SAME, Of.ROWS) else Of.DIFFERS
     else:
         of = together(operation, *map(_of_operand, inputs))
+    if of is Of.BOTH and "sub" in step and any(
+            kind.of is Of.BOTH and other.of is not Of.SUM for kind, other in zip(kinds, kinds[::-1], strict=True)):
+        of = Of.DIFFERS  # what was added may be taken away again
     if of is Of.BOTH and operation is Operation.ADD:  # the chain and the numbers are those of what is added to a sum
         kinds.sort(key=lambda kind: kind.of is Of.SUM)
         numbers: Numbers = sum((kind.numbers for kind in kinds if kind.of is not Of.SUM), ())

@@ -376,6 +376,40 @@ def _is_another_number(node: ast.expr, program: Program, count: int) -> bool:
     return False
 
 
+def multiplies_by_length(place: call_site.Place) -> bool:
+    """Whether the expression at a place multiplies by a length, or by what has one as a factor: `len(x) / rows * p`."""
+    return place.column is not None and not place.file.startswith(call_site.INSTALLED) and _multiplies_by_length(
+        text_of(place.file), Part(0, *place[1:]))
+
+
+@functools.lru_cache(maxsize=256)
+def _multiplies_by_length(text: Text, part: Part) -> bool:
+    try:
+        program = _of_one(text)
+    except (SyntaxError, ValueError):
+        return False
+    node = program.at(part)
+    factors = [] if node is None else [factor for product in _products([node]) for factor in product]
+    seen: set[ast.expr] = set()  # ends the search in `share = share * 2`
+    while factors:
+        factor = factors.pop()
+        if factor in seen:
+            continue
+        seen.add(factor)
+        if _is_length(factor, program):
+            return True
+        match factor:
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                factors += [left, right]
+            case ast.BinOp(left=left, op=ast.Div()):
+                factors.append(left)
+            case ast.Call(func=function, args=[converted]) if name_of(function) in _CONVERTING:
+                factors.append(converted)
+            case ast.Name():
+                factors += program.values(factor) or _passed(factor, program)
+    return False
+
+
 def divides_by_length(place: call_site.Place) -> bool:
     """Whether the innermost function around a place divides by a length anywhere."""
     return not place.file.startswith(call_site.INSTALLED) and _divides_by_length(
