@@ -131,6 +131,12 @@ def zeroed(x: Any, w: Any) -> Any:
     return w.grad
 
 
+def on_another_device(compute: Callable[[], Any]) -> Any:
+    """What is computed while new tensors are made elsewhere."""
+    with torch.device("meta"):
+        return compute()
+
+
 def written(x: Any, w: Any) -> Any:
     w = w.clone()
     w.view(-1)[0] = 2.0
@@ -187,6 +193,8 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: x.unbind(1)[0].mean(), Of.MEAN), (lambda x, w: x.unbind(0)[0], Of.DIFFERS),
     (lambda x, w: x.repeat_interleave(2, dim=1).mean(), Of.MEAN), (lambda x, w: x.repeat(2, 1), Of.DIFFERS),
     (lambda x, w: x.repeat_interleave(torch.tensor([1, 2, 1]), dim=1), Of.UNKNOWN),
+    (lambda x, w: torch.repeat_interleave((x[:, 0] * 0 + 2).long()), Of.UNKNOWN),
+    (lambda x, w: on_another_device(lambda: x.flip(0)), Of.ROWS),
     (lambda x, w: x.select(1, 0).mean(), Of.MEAN), (lambda x, w: F.mish(F.relu6(x)).round().sum(), Of.SUM),
     (lambda x, w: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="batchmean"), Of.MEAN),
     (lambda x, w: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="sum"), Of.SUM),

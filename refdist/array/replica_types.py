@@ -867,32 +867,42 @@ def _is_mask(key: Any) -> bool:
     return has_type(key) and str(key.dtype).endswith("bool")
 
 
-def rearranged(frame: Frame, array: Any, told_by: tuple[Any, ...], rearrange: Callable[[Any], Any]) -> ReplicaType:
+def rearranged(frame: Frame, array: Any, told_by: tuple[Any, ...], parts: int,
+               rearrange: Callable[[Any], Iterable[Any]]) -> Sequence[ReplicaType]:
     """Of items of an array in another order or shape, as a function puts them that does not look at them.
 
     Args:
         frame: where the program calls it.
         array: that it is given.
         told_by: what tells the function from others: its name, and its other arguments.
+        parts: how many arrays it gives, each of which has a type.
         rearrange: does the same with an array of NumPy's.
     """
     kind = type_of(array)
     if kind is UNKNOWN or not all(map(_tells_all, told_by)):
-        return UNKNOWN
+        return [UNKNOWN] * parts
     if kind.of not in (Of.SAME, Of.ROWS):
-        return kind
-    key = kind, _shape(array), repr(told_by), id(frame.f_code), frame.f_lasti
-    if key in _kept:
-        return _kept[key]
+        return [kind] * parts
+    said = repr(told_by)
+    keys = [(kind, _shape(array), said, i, id(frame.f_code), frame.f_lasti) for i in range(parts)]
+    if all(map(_kept.__contains__, keys)):
+        return [_kept[key] for key in keys]
     if kind.of is Of.SAME:  # which items come where may depend on the replica
-        return _keep(key, changed(kind, captured=hash((kind.captured, key[2]))))
-    rows = kind.rows or 0
-    numbered = np.arange(rows, dtype=np.int32).reshape(rows, *[1] * (kind.back - 1))
-    back, rows = _where_rows_lie(rearrange(np.broadcast_to(numbered, _shape(array))))
+        kinds = [changed(kind, captured=hash((kind.captured, said, i))) for i in range(parts)]
+    else:
+        rows = kind.rows or 0
+        numbered = np.arange(rows, dtype=np.int32).reshape(rows, *[1] * (kind.back - 1))
+        kinds = [_with_rows_of(frame, kind, part) for part in rearrange(np.broadcast_to(numbered, _shape(array)))]
+    return [*map(_keep, keys, kinds)]
+
+
+def _with_rows_of(frame: Frame, kind: ReplicaType, numbers: Any) -> ReplicaType:
+    # Of an array of some of these rows, which has the number of its row for each item here.
+    back, rows = _where_rows_lie(numbers)
     if rows in (0, kind.rows):
-        return _keep(key, moved(kind, back))
-    return _keep(key, ReplicaType(Of.ROWS, "some of the rows", frame, kind, rows, back, kind.numbers,
-                                  captured=kind.captured, lengths=kind.lengths))
+        return moved(kind, back)
+    return ReplicaType(Of.ROWS, "some of the rows", frame, kind, rows, back, kind.numbers, captured=kind.captured,
+                       lengths=kind.lengths)
 
 
 def _tells_all(argument: Any) -> bool:
@@ -923,16 +933,15 @@ def _rearranging(function: Callable[..., Any]) -> Callable[..., Any]:
         frame, (array, *args), named = sys._getframe(1), positional, _plain_values(options)
         args = [*map(_all_plain, args)]
         result = computing(frame)(function, (plain(array), *args), named)
+        several = isinstance(result, (list, tuple))
 
-        def kind(*number: int) -> ReplicaType:
-            def rearrange(numbers: Any) -> Any:
-                parts = function(numbers, *args, **named)
-                return parts[number[0]] if number else parts
-            return rearranged(program(frame), array, (function.__name__, args, named, number), rearrange)
+        def rearrange(numbers: Any) -> Any:
+            parts = function(numbers, *args, **named)
+            return parts if several else [parts]
 
-        if isinstance(result, (list, tuple)):
-            return type(result)([typed(part, kind(i)) for i, part in enumerate(result)])
-        return typed(result, kind())
+        kinds = rearranged(program(frame), array, (function.__name__, args, named), len(result) if several else 1,
+                           rearrange)
+        return type(result)(map(typed, result, kinds)) if several else typed(result, kinds[0])
     return call
 
 

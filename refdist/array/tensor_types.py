@@ -204,15 +204,21 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
 
 def _rearranged(frame: Frame, torch: Any, function: Any, args: Any, kwargs: Any, result: Any) -> None:
     # Of a function of _REARRANGING.
-    def parts(given: Any) -> list[Any]:
-        return [given] if isinstance(given, torch.Tensor) else list(given)
+    name = function.__name__
+    if name == "repeat_interleave" and len(args) + len(kwargs.keys() - {"output_size"}) == 1:
+        return  # the numbers 0, 1, ..., each as often as its item says
 
-    def kind(number: int) -> ReplicaType:
-        return rearranged(frame, args[0], (function.__name__, args[1:], kwargs, number), lambda numbers: parts(
-            function(torch.tensor(numbers), *args[1:], **kwargs))[number].numpy())
+    def parts(given: Any) -> Sequence[Any]:
+        return [given] if isinstance(given, torch.Tensor) else given
 
-    for i, part in enumerate(parts(result)):
-        typed(part, kind(i))
+    def rearrange(numbers: Any) -> Iterator[Any]:
+        # Whatever the program's default device is.
+        rearranged_numbers = function(torch.tensor(numbers, device="cpu"), *args[1:], **kwargs)
+        return (part.numpy() for part in parts(rearranged_numbers))
+
+    kinds = rearranged(frame, args[0], (name, args[1:], kwargs), len(parts(result)), rearrange)
+    for part, kind in zip(parts(result), kinds, strict=True):
+        typed(part, kind)
 
 
 def _forget(args: Any) -> None:
