@@ -341,6 +341,31 @@ def test_numpys_operations_keep_what_they_can(compute: Callable[[Any, Any], Any]
         assert isinstance(computed, type(wanted)) and computed.dtype == wanted.dtype and computed.shape == wanted.shape
 
 
+@pytest.mark.parametrize("clear", [lambda array: array.fill(0), lambda array: np.copyto(array, 0)])
+def test_what_was_written_over_is_not_the_same_any_more(clear: Callable[[Any], None]) -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def step(x: Any) -> Any:
+        added = w.read_value().copy()
+        clear(added)
+        assert not added.any()
+        added += x.sum(axis=0)
+        return replica().all_reduce("SUM", added)
+
+    assert findings(lambda: each(strategy, step)) == []
+
+
+@pytest.mark.parametrize(("local", "warned"), [(1, False), (2, True)])
+def test_a_penalty_that_one_worker_may_add_alone_is_none_of_all(local: int, warned: bool) -> None:
+    def program() -> None:
+        strategy = refdist.MultiWorkerMirroredStrategy()
+        w = weights(strategy)
+        each(strategy, lambda x: replica().all_reduce("SUM", x.sum() / 8 + np.square(w).sum()))
+
+    assert bool(findings(lambda: refdist.simulate_workers(program, 2, local))) is warned
+
+
 def test_items_in_another_order_are_of_as_many_rows() -> None:
     assert type_of(np.flip(rows_of_two())).rows == 2
     assert [type_of(part).rows for part in np.split(rows_of_two(), 2)] == [1, 1]

@@ -158,8 +158,8 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
                     _warn("RD37", attempted, "every replica adds what is already reduced, and a read adds the parts of "
                           f"all replicas: {total} times as much", kinds[0], "Add each replica's own part, before it is "
                           "reduced.")
-            elif not _agree(kinds, total):
-                pass
+            elif not _agree(kinds, total) or (of is Of.BOTH and len(kinds) == 1):
+                pass  # the one replica of this worker may be the only one that adds it
             elif of is Of.BOTH:
                 _warn("RD37", attempted, f"what is the same on all {total} replicas is added to each replica's sum "
                       f"over its rows, and these are summed: it counts {total} times", kinds[0], _ADD, scaled=total)

@@ -288,6 +288,9 @@ class Typed(np.ndarray):
         if self._type.of is not Of.ROWS:
             self._type = UNKNOWN
 
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None,
             keepdims: Any = False, **options: Any) -> Any:
         if out is not None or options:
@@ -1184,6 +1187,12 @@ types_off.value = put_back
 _WITHOUT_TYPE = frozenset((np.ndarray, int, bool, str, *_SCALARS))
 
 
+def _copyto(dst: Any, src: Any, *args: Any, **options: Any) -> None:
+    np.copyto(plain(dst), plain(src), *args, **_plain_values(options))
+    if isinstance(dst, Typed) and dst._type.of is not Of.ROWS:
+        dst._type = UNKNOWN
+
+
 def _through_method(name: str) -> Callable[..., Any]:
     def function(a: Any, *args: Any, **options: Any) -> Any:
         return getattr(a, name)(*args, **options)
@@ -1193,7 +1202,7 @@ def _through_method(name: str) -> Callable[..., Any]:
 # NumPy's functions that have a rule; any other gives plain arrays.
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.mean: _mean, np.dot: _dot, np.transpose: _transpose, np.reshape: _reshape,
-    np.where: _where, np.average: _average, np.einsum: _einsum,
+    np.where: _where, np.average: _average, np.einsum: _einsum, np.copyto: _copyto,
     np.nanmean: lambda a, axis=None, *args, **options: typed(
         computing(sys._getframe(1))(np.nanmean, (plain(a), axis, *map(plain, args)), _plain_values(options)),
         along(sys._getframe(1), a, Along.MEAN_OF_ROWS, axis, options.get("keepdims") is True, "nanmean")),
