@@ -348,6 +348,7 @@ def _rows(case: Case) -> Cause | None:
         return None
     (a, b), fewer = map(str, (case.first.setting, case.second.setting)), there[1] < here[1]
     text = f"in all, {here[1]} rows are taken on {a} and {there[1]} on {b}"
+    known = here[0] is not None and there[0] is not None
     if here[0] is not None and there[0] is not None:
         some = sorted(here[0] - there[0]) if fewer else sorted(there[0] - here[0])
         times = Counter(there[0][row] for row in some)
@@ -355,11 +356,12 @@ def _rows(case: Case) -> Cause | None:
         frequency = "never seen" if not often else "seen twice" if often == 2 else f"seen {often} times"
         text += f"; {_listed(some)} {'is' if len(some) == 1 else 'are'} {frequency} there"
     kind = "ROWS NEVER SEEN" if fewer else "ROWS SEEN TWICE"
-    taken = [_taken(trial) for trial in (case.first, case.second)]
+    taken = [_taken(trial, known) for trial in (case.first, case.second)]
     common = min(map(len, taken))
     if taken[0][:common] == taken[1][:common]:
-        return Cause(kind, f"{text}: {_number(taken[0], 'step')} and {_number(taken[1], 'step')}, which begin with the "
-                     "same rows", "Where the program leaves the loop, let a value decide that is the same on any "
+        return Cause(kind, f"{text}: {_number(taken[0], 'step')} and {_number(taken[1], 'step')}, which begin with "
+                     f"{'the same' if known else 'as many'} rows",
+                     "Where the program leaves the loop, let a value decide that is the same on any "
                      "number of replicas, such as a loss that is reduced over all of them; where the dataset ends, "
                      "look at `distributed.explain()`, and at drop_remainder.")
     return Cause(kind, text, "Let experimental_distribute_dataset divide one dataset, or shard it once, by "
@@ -367,13 +369,13 @@ def _rows(case: Case) -> Cause | None:
                  "`distributed.explain()`, and at drop_remainder.")
 
 
-def _taken(trial: Trial) -> list[tuple[int, Counter[int] | None]]:
-    # In each step how many rows, and which, where that is known.
+def _taken(trial: Trial, known: bool) -> list[tuple[int, Counter[int]]]:
+    # In each step how many rows, and which, if that is known.
     by_step: dict[int, list[Any]] = {}
     for event in steps(trial):
         by_step.setdefault(event.step, []).append(event)
-    return [(sum(sum(event["counts"]) for event in events), None if any(event["rows"] is None for event in events) else
-             Counter(row for event in events for spans in event["rows"] for first, last in spans or ()
+    return [(sum(sum(event["counts"]) for event in events),
+             Counter(row for event in events if known for spans in event["rows"] for first, last in spans or ()
                      for row in range(first, last + 1)))
             for _, events in sorted(by_step.items())]
 
