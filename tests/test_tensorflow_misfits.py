@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from face import on_torch
 
 import refdist
 import refdist.tf
+from refdist import errors
+from refdist.tf import misfits
 
 _INSTALLED = {name for name in ("keras", "torch", "tensorflow") if importlib.util.find_spec(name)}
 _LINES = (Path(__file__).parent / "tables" / "tensorflow_misfits.txt").read_text().splitlines()
@@ -91,12 +94,32 @@ def test_errors_of_the_program_s_own_functions_stay_what_they_are(tf: Any) -> No
         assert type(caught.value) is ValueError
 
 
-def test_what_a_library_says_of_its_memory_is_not_about_arguments(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_program_s_own_generator_stay_what_they_are() -> None:
+    def rows() -> Iterator[int]:
+        yield 1
+        raise ValueError("the program's own")
+
+    operation = misfits.checked(np.fromiter, "tf.f")
+    with pytest.raises(ValueError, match=r"^the program's own$") as caught:
+        operation(rows(), float)
+    assert type(caught.value) is ValueError
+    with pytest.raises(errors.MisfitError, match=r"RD34\] tf.f\(.*\): "):
+        operation(["a"], float)
+
+
+def test_what_a_library_says_is_cut() -> None:
+    with pytest.raises(errors.MisfitError, match=r"RD34\] tf.f\(\): shapes .*\.\.\.\. Pass") as caught:
+        misfits.refuse_call("tf.f()", RuntimeError("shapes " * 200))
+    assert len(str(caught.value)) < 500
+
+
+def test_a_full_memory_and_a_recursion_without_end_are_not_about_arguments() -> None:
+    for failure in (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
+                    RecursionError("maximum recursion depth exceeded")):
+        misfits.refuse_call("tf.f()", failure)  # leaves it as it is
+
+
+def test_what_a_library_says_of_its_memory_is_not_about_arguments(tf: Any) -> None:
     import torch
 
-    def fails(*_: object, **__: object) -> Any:
-        raise torch.OutOfMemoryError("the memory is full")
-
-    monkeypatch.setattr(torch, "matmul", fails)
-    with pytest.raises(torch.OutOfMemoryError):
-        tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]))
+    misfits.refuse_call("tf.matmul()", torch.OutOfMemoryError("the memory is full"))

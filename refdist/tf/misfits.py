@@ -17,17 +17,22 @@ from typing import Any
 
 from refdist import errors
 from refdist.array.convert import short
+from refdist.tf.own import is_own
 
 # What libraries raise about arguments.
 FAILURES = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RuntimeError, struct.error, zlib.error)
-# The classes of RuntimeError that are about arguments; others are about memory, or a device.
-_ABOUT_ARGUMENTS = ("RuntimeError", "NotImplementedError", "RecursionError", "LinAlgError", "_LinAlgError")
-# How many tensors of a list are shown.
-_SHOWN = 4
+# The classes of RuntimeError that are about arguments; others are about memory, a device, or a program without end.
+_ABOUT_ARGUMENTS = ("RuntimeError", "NotImplementedError", "LinAlgError", "_LinAlgError")
+# In what PyTorch says where the processor's memory is full, by a plain RuntimeError.
+_MEMORY = "DefaultCPUAllocator"
+# How many tensors of a list are shown, and how many characters of what a library says.
+_SHOWN, _LONGEST = 4, 400
 
 
 def refuse(path: str, failure: Exception, arguments: Mapping[str, Any]) -> None:
     """Raises the error for arguments that a library could not use; returns where the failure says something else.
+
+    That is where the program's own code failed, a generator for example, or the memory is full.
 
     Args:
         path: the operation, such as "tf.matmul".
@@ -51,8 +56,7 @@ def refuse_call(call: str, failure: Exception) -> None:
     Raises:
         RD34: the failure is about arguments.
     """
-    if isinstance(failure, errors.RefdistError) or (
-            isinstance(failure, RuntimeError) and type(failure).__name__ not in _ABOUT_ARGUMENTS):
+    if isinstance(failure, errors.RefdistError) or _is_about_more(failure) or _is_the_program_s(failure):
         return
     fix = "Pass arguments whose shapes, dtypes and values fit together."
     if type(failure).__module__.partition(".")[0] == "jax":
@@ -100,9 +104,23 @@ def _named(function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -
     return {name: value for name, value in named.items() if name != "self"}
 
 
+def _is_about_more(failure: Exception) -> bool:
+    return isinstance(failure, RuntimeError) and (
+        type(failure).__name__ not in _ABOUT_ARGUMENTS or _MEMORY in str(failure))
+
+
+def _is_the_program_s(failure: Exception) -> bool:
+    # Whether code of the program failed that the operation called: a generator, `__array__`.
+    trace = failure.__traceback__
+    while trace is not None and not is_own(trace.tb_frame.f_globals):
+        trace = trace.tb_next
+    return trace is not None
+
+
 def _said(failure: Exception) -> str:
     # What the library says, in a line; Keras puts the text of another library between codes for bold letters.
     text = str(failure) or type(failure).__name__
     bold = re.search("\x1b\\[1m(.*?)\x1b\\[0m", text, re.DOTALL)
     paragraph = (bold[1] if bold else text).strip().partition("\n\n")[0]
-    return " ".join(paragraph.split()).rstrip(".")
+    said = " ".join(paragraph.split()).rstrip(".")
+    return said if len(said) <= _LONGEST else said[:_LONGEST - 3] + "..."
