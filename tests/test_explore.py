@@ -822,6 +822,41 @@ def test_a_sum_in_another_order_is_no_fault(dtype: Any) -> None:
     assert report.proved and "2 results" in str(report), report
 
 
+def sums_of_four(v: Any, k: int) -> None:
+    v[0].assign_add(np.asarray([0.1, 0.4][k], v[0].dtype))
+    float(v[1])
+    v[1].assign(1.0)  # by which the functions are not one after the other
+    v[0].assign_add(np.asarray(0.2, v[0].dtype))
+
+
+def kept(v: Any) -> None:
+    v[1].assign(np.asarray(v[0]) - np.float32(0.85))
+
+
+@pytest.mark.parametrize("end", [
+    lambda v: np.asarray(v[0]) - np.float32(0.85), lambda v: float(v[0]) - 0.85, lambda v: 1 / (float(v[0]) - 0.85),
+    lambda v: float(v[0]) ** 9, kept])
+def test_what_is_computed_with_a_sum_has_its_rounding_made_larger(end: Callable[[Any], object]) -> None:
+    report = refdist.explore(program(sums_of_four, values=(np.float32(0.0), np.float32(0.0)), end=end))
+    assert report.proved and "2 results" in str(report), report
+
+
+def test_a_sum_of_python_s_in_another_order_is_no_fault() -> None:
+    def run() -> object:
+        total = [0.0]
+
+        def step(v: Any, k: int) -> None:
+            total[0] += [0.1, 0.4][k]
+            float(v[0])
+            v[0].assign(1.0)
+            total[0] += 0.2
+
+        return program(step, end=lambda v: total[0])()
+
+    report = refdist.explore(run, budget="10min")
+    assert report.proved and "2 results" in str(report), report
+
+
 def test_two_runs_of_one_schedule_come_to_the_same_bits() -> None:
     runs = itertools.count(1)
     run = program(increment, end=lambda v: 1.0 + next(runs) * 2.0**-52)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from limits import HANG
 
@@ -110,6 +111,22 @@ def test_what_comes_to_the_same_in_every_order_is_proved(step: Step, orders: int
     assert report.proved and report.classes == orders, report
     assert "proved that it comes to the same in every order of replicas" in str(report)
     assert refdist.explore(program(step), lambda result: result > 0, orders=True, budget="10min").proved
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sum_of_python_s_in_another_order_is_no_fault(dtype: Any) -> None:
+    def run() -> object:
+        total = np.zeros(1, dtype)
+
+        def sums(weight: Any, replica: int, shared: list[int]) -> None:
+            total[0] += [0.1, 0.2, 0.4][replica]
+            weight.assign_add(1.0)
+
+        program(sums, steps=1, replicas=3)()
+        return total[0] - dtype(0.5)
+
+    report = refdist.explore(run, orders=True, budget="10min")
+    assert report.proved and "2 results" in str(report), report
 
 
 class Rows(list[int]):

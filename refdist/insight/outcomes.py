@@ -21,8 +21,24 @@ from refdist.insight.schedules import Run
 from refdist.insight.shared import EQUAL, attributes, exactly
 
 REORDERED = (Effect.ADD, Effect.MULTIPLY)  # what commutes, but for its rounding
+COMPUTED = 64  # the roundings that are allowed to what is computed from a sum: a difference, say, makes one larger
 REPLICA = "/replica_"  # in the names of all copies of a variable but the first
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic)
+
+
+class Rounding(NamedTuple):
+    """By which part of themselves floats may differ, because sums have their terms in another order.
+
+    Attributes:
+        part: this part.
+        least: how many roundings in their own dtype it is at least.
+    """
+
+    part: float = 0.0
+    least: int = 0
+
+    def near(self, dtype: np.dtype[Any]) -> float:
+        return max(self.part, self.least * _unit(dtype))
 
 
 class Outcome(NamedTuple):
@@ -35,7 +51,8 @@ class Outcome(NamedTuple):
         names: those of these variables.
         unseen: the names of classes of what it returned that cannot be looked into.
         error: what it raised instead.
-        rounding: by which part of themselves floats may differ, because sums have their terms in another order.
+        rounding: that of `value`.
+        finals_rounding: that of `finals`.
     """
 
     returned: Any
@@ -44,7 +61,8 @@ class Outcome(NamedTuple):
     names: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     error: BaseException | None = None
-    rounding: float = 0.0
+    rounding: Rounding = Rounding()
+    finals_rounding: Rounding = Rounding()
 
     def __str__(self) -> str:
         if self.error is not None:
@@ -83,17 +101,28 @@ def outcome(run: Run, returned: Any) -> Outcome:
     # Variables of a lost parameter server have no final value; the program has made others in their place.
     cells = [cell for cell in (*run.cells, *run.copies) if not run.is_gone(cell)]
     finals = tuple(np.array(to_numpy(cell._primary._array)) for cell in cells)
-    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells), tuple(unseen),
-                   rounding=_rounding(run))
+    return Outcome(returned, value, finals, tuple(cell.name.removesuffix(":0") for cell in cells), tuple(unseen), None,
+                   *_roundings(run))
 
 
-def _rounding(run: Run) -> float:
-    """How much of a float another order of additions can change, and of multiplications: one rounding for each.
+def _roundings(run: Run) -> tuple[Rounding, Rounding]:
+    """How much another order of additions, and of multiplications, can change of a result, and of what variables hold.
 
-    A variable that is changed once in this way has one order; a program that only assigns comes to the same bits.
+    That is one rounding for each, and more where the program has computed with the sum; a variable that is changed once
+    in this way has one order, and a program that only assigns comes to the same bits.  What functions, or replicas,
+    change of Python objects may be sums, too.
     """
-    changes = Counter(touch.cell for step in run.steps if (touch := step.touch) and touch.effect in REORDERED)
-    return sum(count * _unit(run.cells[cell].dtype) for cell, count in changes.items() if count > 1)
+    touches = [step.touch for step in run.steps if step.touch]
+    changes = Counter(touch.cell for touch in touches if touch.effect in REORDERED)
+    units = {cell: _unit(run.cells[cell].dtype) for cell, count in changes.items() if count > 1}
+    shares = run.orders is not None or len([step for step in run.steps if step.changes]) > 1
+    if not shares and not any(units.values()):
+        return Rounding(), Rounding()
+    summed = Rounding(sum(changes[cell] * unit for cell, unit in units.items()), 1)
+    computed = Rounding(max([summed.part, *(COMPUTED * unit for unit in units.values())]), COMPUTED)
+    reads = [number for number, touch in enumerate(touches) if touch.cell in units and touch.observes]
+    uses = shares or (reads and any(touch.writes for touch in touches[reads[0] + 1:]))
+    return computed, computed if uses else summed
 
 
 def _unit(dtype: np.dtype[Any]) -> float:
@@ -152,10 +181,11 @@ def same(first: Outcome, second: Outcome) -> bool:
     """Whether two outcomes are equal, except for the rounding of sums in another order."""
     if first.error is not None or second.error is not None:
         return type(first.error) is type(second.error) and str(first) == str(second)
-    return _alike((first.value, first.finals), (second.value, second.finals), max(first.rounding, second.rounding))
+    return _alike(first.value, second.value, max(first.rounding, second.rounding)) and _alike(
+        first.finals, second.finals, max(first.finals_rounding, second.finals_rounding))
 
 
-def _alike(first: Any, second: Any, rounding: float) -> bool:
+def _alike(first: Any, second: Any, rounding: Rounding) -> bool:
     if isinstance(first, (list, tuple)) or isinstance(second, (list, tuple)):
         if type(first) is not type(second) or len(first) != len(second):
             return False
@@ -165,7 +195,7 @@ def _alike(first: Any, second: Any, rounding: float) -> bool:
     values, others = np.asarray(first), np.asarray(second)
     if values.dtype != others.dtype or values.shape != others.shape:
         return False
-    near = max(rounding, _unit(values.dtype)) if rounding else 0.0
+    near = rounding.near(values.dtype)
     if values.dtype.kind == "V" and kind_of(values.dtype) == "f":
         values, others = values.astype(np.float64), others.astype(np.float64)
     if values.dtype.kind not in "fc":
