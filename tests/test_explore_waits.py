@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import pdb
 import queue
 import re
 import signal
@@ -18,7 +20,7 @@ from schedules import program
 
 import refdist
 from refdist.coordinator import ClusterCoordinator
-from refdist.insight import schedules
+from refdist.insight import schedules, stalls
 from refdist.insight.explorer import replay
 
 
@@ -166,6 +168,65 @@ def test_a_program_that_computes_or_sleeps_for_a_while_is_not_cut(monkeypatch: p
         return float(v)
 
     assert refdist.explore(program(body), budget="10min").reasons == []
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("where", ["function", "program"])
+def test_a_program_may_be_debugged(where: str) -> None:
+    class Person(io.StringIO):
+        def readline(self, size: int | None = -1) -> str:
+            time.sleep(3)
+            return "continue\n"
+
+    def stop() -> bool:
+        pdb.Pdb(stdin=Person(), stdout=io.StringIO(), nosigint=True, readrc=False).set_trace()
+        return True
+
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        c.schedule(lambda: (v.assign_add(1.0), where == "function" and stop())[0])
+        if where == "program":
+            stop()
+        c.join()
+        return float(v)
+
+    assert replay(program(body), [])[1].endswith("result: 1.0")
+
+
+@pytest.mark.usefixtures("soon")
+def test_what_a_program_does_when_its_functions_have_ended_may_take_the_budget() -> None:
+    def body(c: ClusterCoordinator, v: Any) -> object:
+        c.schedule(lambda: v.assign_add(1.0))
+        c.join()
+        time.sleep(4)
+        return float(v)
+
+    assert replay(program(body), [])[1].endswith("result: 1.0")  # it has 20 seconds
+    assert any(reason.startswith(f"a run was cut: the program was at {__file__}:")
+               and reason.endswith("no function is left for which it may wait")
+               for reason in refdist.explore(program(body), budget="1s").reasons)
+
+
+def test_a_watch_takes_no_other_signal_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalls, "SECONDS", HANG)
+    looks: list[object] = []
+    with stalls.Watch(lambda: 1, looks.append):
+        signal.raise_signal(signal.SIGURG)
+    assert looks == []
+
+
+def test_a_watch_sends_nothing_to_the_handler_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalls, "SECONDS", 0.01)
+    outer, inner = threading.Event(), threading.Event()
+    sent: list[int] = []
+    with stalls.Watch(lambda: 1, lambda frame: outer.set()):
+        with stalls.Watch(lambda: 1, lambda frame: inner.set()):
+            assert inner.wait(HANG)
+            outer.clear()
+            before = signal.signal(signal.SIGURG, lambda number, frame: sent.append(number))
+            time.sleep(0.3)
+            signal.signal(signal.SIGURG, before)
+        assert len(sent) <= 1 and not outer.is_set()  # one was perhaps on its way
+        assert outer.wait(HANG)
 
 
 def test_a_program_is_explored_in_another_thread_as_in_the_main_one() -> None:

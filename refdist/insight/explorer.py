@@ -69,7 +69,6 @@ Check = Callable[[Any], object]
 
 SHORTENING = 1000  # the most runs spent on looking for a shorter schedule
 ORDERS = 1000  # the most orders of whole functions that are tried
-LONGEST = 4  # the part of the budget for which a step may compute is 1 in so many
 ORDERING = 4  # the part of the budget that they may take is 1 in so many
 # Where these are in a schedule, a result of no order that was tried is wrong, although others were not tried.  With any
 # other anomaly it may be that of another order, if those that were tried differ.
@@ -555,9 +554,8 @@ class _Explorer:
         files = Files() if self._possible.kills or self._possible.servers or self._possible.notices else None
         try:
             whole = self._runs == 1 or self._shares
-            longest = self._budget / LONGEST
             trial = self._carried_out(Run(decide, values, self._possible, files, doomed=doomed,
-                                          orders=self._replicas, whole=whole, longest=longest))
+                                          orders=self._replicas, whole=whole, budget=self._budget))
             ended_by_loss = _ends_by_a_loss(trial) and restarts
             if files is not None and (ended_by_loss or trial.run.cut == KILLED or (
                     trial.run.exits and _is_told(trial))):
@@ -573,7 +571,7 @@ class _Explorer:
                 if states is not None:
                     states.add(state)
                 trial = self._carried_out(Run(decide, values, self._possible, files, ended, whole=whole,
-                                              longest=longest))
+                                              budget=self._budget))
         finally:
             if files is not None:
                 files.remove()

@@ -46,6 +46,8 @@ from refdist.variables.variable import ResourceVariable, Variable
 KILLED = "the program is killed"
 LOOKS = 5  # a second apart, in which a function, or the program, that does not go on is taken to wait for ever
 IDLE = 0.05  # the CPU time of a second in which a process does not compute
+LONGEST = 4  # the part of the budget for which a step may compute is 1 in so many
+DEBUGGERS = ("bdb", "pydevd", "_pydevd_bundle")  # modules in which, or under which, a program is debugged
 LIMIT = 2500  # steps of a run: more than `cluster.PATIENCE`, after which a loop that waits lets others go on
 
 Process = tuple[int, int]
@@ -192,7 +194,8 @@ class Run(Scheduler):
             their steps.
         orders: whether the order of replicas is a choice, too.
         whole: whether all that functions share is looked at after each step, as `Sharing` has it.
-        longest: for how many seconds a step may compute, by the clock and of CPU time, which is less on a busy machine.
+        budget: for how many seconds the program is explored.  A step may compute for a part of it, by the clock and of
+            CPU time, which is less on a busy machine; where no function is left, it may compute or wait for as long.
 
     Attributes:
         steps: what has happened.
@@ -217,7 +220,7 @@ class Run(Scheduler):
 
     def __init__(self, decide: Decide, values: bool = False, faults: Faults = NO_FAULTS, files: Files | None = None,
                  before: Run | None = None, doomed: Collection[Doom] = (), orders: bool = False,
-                 whole: bool = False, longest: float = math.inf) -> None:
+                 whole: bool = False, budget: float = math.inf) -> None:
         self.before = before
         self.steps: list[Step] = []
         self.taken: list[int] = [] if before is None else list(before.taken)
@@ -258,7 +261,7 @@ class Run(Scheduler):
         self._all_ended = False
         self._joined: bool | None = None  # whether the coordinator has waited for all functions; None for no function
         self._open: Step | None = None
-        self._longest = max(LOOKS, longest)
+        self._budget = budget
         self._seen_at: tuple[object, ...] = ()  # where the program, or the function that runs, was last seen
         self._looks: list[float] = []  # the CPU time of the process, each time that it was seen there
         self._begins: tuple[object, float, float] = None, 0.0, 0.0  # a position, and when it was first seen there
@@ -575,25 +578,38 @@ class Run(Scheduler):
         Raises:
             Cut: it does.
         """
-        if any(self.position) and not call_site.is_ours(frame.f_globals.get("__name__", "")):
-            self._look("the program", frame, "functions run only where it makes an access, or waits with `join` or "
-                       "`fetch`; write one of these" if self.orders is None else
-                       "no other replica, for which it may wait, runs before the next rendezvous")
+        if not any(self.position) or call_site.is_ours(frame.f_globals.get("__name__", "")):
+            return
+        if self.orders is not None:
+            why = "no other replica, for which it may wait, runs before the next rendezvous"
+        elif any(not cluster.idle for cluster in self._clusters):
+            why = "functions run only where it makes an access, or waits with `join` or `fetch`; write one of these"
+        else:
+            why = ""
+        self._look("the program", frame, why)
 
     def _look(self, who: str, frame: FrameType, why: str) -> None:
         now, clock = time.process_time(), time.monotonic()
-        if self._begins[0] != self.position:
+        debugged = _is_debugged(frame)
+        if self._begins[0] != self.position or debugged:
             self._begins = self.position, now, clock
         at = self.position, id(frame), frame.f_lasti
-        if at != self._seen_at:
+        if at != self._seen_at or debugged:
             self._seen_at = at
             self._looks.clear()
         self._looks.append(now)
+        computed, passed = now - self._begins[1], clock - self._begins[2]
+        if not why:  # what it does by itself may take its time
+            if passed >= max(LOOKS, self._budget):
+                raise self.stop(f"the program was at {_own_place(frame)} for {passed:.0f} seconds; no function is left "
+                                "for which it may wait")
+            return
         if self._looks[LOOKS:] and self._looks[-1] - self._looks[-1 - LOOKS] < LOOKS * IDLE:
             raise self.stop(f"{who} waits at {_own_place(frame)}, and did not go on for {LOOKS} seconds; {why}")
-        if min(now - self._begins[1], clock - self._begins[2]) >= self._longest:
-            raise self.stop(f"{who} has computed at {_own_place(frame)} for {self._longest:.0f} seconds, without an "
-                            f"access; {why}")
+        longest = max(LOOKS, self._budget / LONGEST)
+        if min(computed, passed) >= longest:
+            raise self.stop(f"{who} has computed at {_own_place(frame)} for {longest:.0f} seconds, without an access; "
+                            f"{why}")
 
     def left(self, error: errors.RefdistError) -> None:
         self.given_up = self.given_up or error
@@ -689,6 +705,14 @@ def _place(frame: FrameType | None) -> tuple[Place | None, bool, str]:
     while frame is not None and call_site.is_between(frame.f_globals.get("__name__", "")):
         method, frame = frame.f_code.co_name, frame.f_back
     return (None, True, method) if frame is None else (*_call(frame.f_code, frame.f_lasti), method)
+
+
+def _is_debugged(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in DEBUGGERS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _own_place(frame: FrameType) -> Place:

@@ -2,7 +2,7 @@
 
 Where a program waits for an event, in C, only a signal interrupts it.  A signal handler gets its turn between any two
 instructions of Python and in a wait, and not in the middle of a long computation of a library; what it raises ends the
-wait, or the loop.  SIGURG is one that programs do not use, and that does nothing where no handler is.
+wait, or the loop.  SIGURG is one that programs seldom use, and that does nothing where no handler is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ SECONDS = 1.0
 class Watch:
     """Looks once a second, within a `with` block of the main thread; elsewhere, and on Windows, it does nothing.
 
+    Nor does it while the signal has another handler: that of a `Watch` within the block, or the program's own.
+
     Args:
         position: how far the program is; None while none runs.
         look: called in the main thread, with where it is, when the position is that of a second ago; may raise.
@@ -26,6 +28,7 @@ class Watch:
     def __init__(self, position: Callable[[], object], look: Callable[[FrameType], object]) -> None:
         self._position = position
         self._look = look
+        self._asked = False  # the signal may come from elsewhere, too
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -46,10 +49,12 @@ class Watch:
         before = None
         while not self._ended.wait(SECONDS):
             now = self._position()
-            if now is not None and now == before:
+            if now is not None and now == before and signal.getsignal(signal.SIGURG) == self._handle:
+                self._asked = True
                 signal.pthread_kill(main, signal.SIGURG)
             before = now
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if frame is not None and self._position() is not None:
+        asked, self._asked = self._asked, False
+        if asked and frame is not None and self._position() is not None:
             self._look(frame)
