@@ -694,6 +694,13 @@ def test_gradients_of_variables_go_through_keras(tf: Any, use: Callable[[Any, An
 
 
 @needs_keras
+def test_a_list_with_variables_is_converted_to_the_dtype_that_is_asked_for(tf: Any) -> None:
+    v, x = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+    assert tf.keras.ops.convert_to_tensor([v, v], dtype="float64").numpy().dtype == np.float64
+    assert tf.convert_to_tensor([[x, 1.0]], tf.float16).numpy().dtype == np.float16
+
+
+@needs_keras
 def test_a_variable_of_keras_is_another_than_the_one_it_began_with(tf: Any) -> None:
     v = tf.Variable([[1.0, 2.0]])
     layer = tf.keras.layers.Layer()

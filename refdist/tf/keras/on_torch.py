@@ -184,7 +184,7 @@ def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
             array = x._read()
             x = array.clone() if isinstance(array, torch.Tensor) else np.array(array)
         elif isinstance(x, (list, tuple)) and any(isinstance(leaf, HoldsArray) for leaf in nest.flatten(x)):
-            x = [convert_to_tensor(part) for part in x]
+            x = [convert_to_tensor(part, dtype) for part in x]
         return original(x, dtype, sparse, ragged)
     return convert_to_tensor
 
