@@ -586,8 +586,9 @@ def _compiled(operation: Operation) -> Callable[..., Any]:
     parameters = written if "*args" in written else f"{written}, name=None".lstrip(", ")
     scope: dict[str, Any] = {}
     failures = "()" if operation.expression.startswith("flow.") else "FAILURES"
-    exec(_FORM.format(parameters=parameters, expression=operation.expression, failures=failures,
-                      path=operation.paths[0]), _scope(), scope)
+    text = _FORM.format(parameters=parameters, expression=operation.expression, failures=failures,
+                        path=operation.paths[0])
+    exec(compile(text, f"<tf.{operation.paths[0]}>", "exec"), _scope(), scope)
     call: Callable[..., Any] = scope["call"]
     call.__name__ = call.__qualname__ = operation.paths[0].rpartition(".")[2]
     call.__module__ = "refdist.tf"
@@ -604,6 +605,7 @@ def _refuse(path: str, failure: Exception, values: dict[str, Any]) -> None:
     assert call is not None
     given = {name: values[name] for name, parameter in inspect.signature(call).parameters.items()
              if values[name] is not parameter.default}
+    values.clear()  # the frame keeps them, and the failure among them keeps the frame
     misfits.refuse(f"tf.{path}", failure, given)
 
 
