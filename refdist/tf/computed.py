@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -205,7 +206,11 @@ def count(start: Any, limit: Any, delta: Any, dtype: Any) -> Any:
 
 def mask(lengths: Any, longest: Any, dtype: Any) -> Any:
     """For each length as many times true, then false."""
-    size = int(ops.max(lengths)) if longest is None else int(longest)
+    if longest is None:
+        longest = max(float(ops.max(lengths)), 0) if math.prod(lengths.shape) else 0
+    size = math.ceil(float(longest))
+    if size < 0:
+        raise ValueError(f"maxlen is {size}")
     return ops.cast(ops.less(tensor(np.arange(size), name_of(lengths)), ops.expand_dims(lengths, -1)), dtype)
 
 
@@ -223,10 +228,59 @@ def ensured(x: Any, shape: Any) -> Any:
 
 def parts(x: Any, sizes: Any, axis: int) -> list[Any]:
     """The pieces: as many as a number says, or of the sizes in a list."""
-    sizes = ints(sizes)
+    sizes, length = ints(sizes), x.shape[axis]
     if isinstance(sizes, int):
         return list(ops.split(x, sizes, axis))
-    return list(ops.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
+    if length is not None:
+        rest = length - sum(size for size in sizes if size != -1)
+        sizes = [rest if size == -1 else size for size in sizes]
+        if sum(sizes) != length or min(sizes, default=0) < 0:
+            raise ValueError(f"the sizes do not add up to {length}")
+    return list(ops.split(x, np.cumsum(sizes)[:-1].tolist(), axis)) if len(sizes) > 1 else [x]
+
+
+def squeezed(x: Any, axis: Any) -> Any:
+    """The tensor without these dimensions of length 1, or without all of them."""
+    axes = [axis] if isinstance(axis, int) else list(axis or ())
+    for each in axes:
+        if x.shape[each] not in (1, None):
+            raise ValueError(f"dimension {each} has the length {x.shape[each]}")
+    return ops.squeeze(x, tuple({each % x.ndim for each in axes}) or None)
+
+
+def unstacked(x: Any, number: Any, axis: int) -> list[Any]:
+    """The slices along a dimension."""
+    if number not in (None, x.shape[axis]) and x.shape[axis] is not None:
+        raise ValueError(f"num is {number}, and the dimension has the length {x.shape[axis]}")
+    return list(ops.unstack(x, number, axis))
+
+
+def tiled(x: Any, multiples: Any) -> Any:
+    """The tensor, so many times along each dimension."""
+    if len(multiples) != x.ndim:
+        raise ValueError(f"there are {len(multiples)} multiples of {x.ndim} dimensions")
+    return ops.tile(x, multiples)
+
+
+def cut(x: Any, begin: Any, size: Any) -> Any:
+    """The part of a tensor that begins there and has that size, of which -1 is all that is left."""
+    lengths = [n - first if wanted == -1 else wanted for n, first, wanted in zip(x.shape, begin, size, strict=True)]
+    for n, first, length in zip(x.shape, begin, lengths, strict=True):
+        if min(first, length) < 0 or (n is not None and first + length > n):
+            raise ValueError(f"{length} from {first} on, of a dimension of {n}")
+    return ops.slice(x, begin, lengths)
+
+
+def descends(direction: Any) -> bool:
+    """Whether the largest comes first."""
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise ValueError(f"direction is {direction!r}, neither 'ASCENDING' nor 'DESCENDING'")
+    return bool(direction == "DESCENDING")
+
+
+def opposite(x: Any) -> Any:
+    """Numbers in the opposite order; integers have no negative one where they have no sign, and the smallest never."""
+    return ops.bitwise_invert(x) if "int" in name_of(x) else ops.negative(x)
 
 
 def rows(params: Any) -> Any:

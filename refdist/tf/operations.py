@@ -186,9 +186,9 @@ nn.zero_fraction math.zero_fraction (value) : ops.mean(ops.cast(ops.equal(T(valu
 searchsorted (sorted_sequence, values, side="left", out_type="int32") :
     ops.cast(ops.searchsorted(T(sorted_sequence), T(values), side), D(out_type))
 sort (values, axis=-1, direction="ASCENDING") :
-    ops.sort(T(values), axis) if direction == "ASCENDING" else ops.flip(ops.sort(T(values), axis), axis)
-argsort (values, axis=-1, direction="ASCENDING") :
-    ops.cast(ops.argsort(T(values) if direction == "ASCENDING" else -T(values), axis), "int32")
+    ops.flip(ops.sort(T(values), axis), axis) if descends(direction) else ops.sort(T(values), axis)
+argsort (values, axis=-1, direction="ASCENDING", stable=False) :
+    ops.cast(ops.argsort(opposite(T(values)) if descends(direction) else T(values), axis), "int32")
 
 # Tensors from nothing, and their shapes.
 convert_to_tensor (value, dtype=None) : T(value, dtype)
@@ -224,12 +224,12 @@ ensure_shape (x, shape) : ensured(T(x), shape)
 reshape (tensor, shape) : ops.reshape(T(tensor), ints(shape))
 transpose (a, perm=None) : ops.transpose(T(a), ints(perm))
 expand_dims (input, axis) : ops.expand_dims(T(input), axis)
-squeeze (input, axis=None) : ops.squeeze(T(input), ints(axis))
+squeeze (input, axis=None) : squeezed(T(input), ints(axis))
 concat (values, axis) : ops.concatenate([T(value) for value in values], int(axis))
 stack (values, axis=0) : ops.stack([T(value) for value in values], axis)
-unstack (value, num=None, axis=0) : list(ops.unstack(T(value), num, axis))
+unstack (value, num=None, axis=0) : unstacked(T(value), num, axis)
 split (value, num_or_size_splits, axis=0) : parts(T(value), num_or_size_splits, axis)
-tile (input, multiples) : ops.tile(T(input), ints(multiples))
+tile (input, multiples) : tiled(T(input), ints(multiples))
 repeat (input, repeats, axis=None) : ops.repeat(T(input), repeats if isinstance(repeats, int) else T(repeats), axis)
 pad (tensor, paddings, mode="CONSTANT", constant_values=0) :
     ops.pad(T(tensor), [ints(both) for both in paddings], mode.lower(),
@@ -238,9 +238,7 @@ reverse (tensor, axis) : ops.flip(T(tensor), ints(axis))
 roll (input, shift, axis) : ops.roll(T(input), ints(shift), ints(axis))
 broadcast_to (input, shape) : ops.broadcast_to(T(input), ints(shape))
 meshgrid (*args, indexing="xy") : list(ops.meshgrid(*map(T, args), indexing=indexing))
-slice (input_, begin, size) :
-    ops.slice(T(input_), ints(begin), [n - b if s == -1 else s for n, b, s in zip(T(input_).shape, ints(begin),
-    ints(size))])
+slice (input_, begin, size) : cut(T(input_), ints(begin), ints(size))
 gather (params, indices, validate_indices=None, axis=None, batch_dims=0) :
     gathered(rows(params), T(indices), axis, batch_dims)
 gather_nd (params, indices) : picked(rows(params), T(indices))
