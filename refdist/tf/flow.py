@@ -80,8 +80,7 @@ def while_loop(condition: Any, body: Any, loop_vars: Any, limit: Any) -> Any:
         new = returned if sequence else [returned]
         try:
             leaves = [leaf for result, old in zip(new, loop_vars, strict=True) for leaf in _same(result, old)]
-            plain = type(loop_vars) in (list, tuple)
-            loop_vars = nest.pack_sequence_as(new if sequence and plain else loop_vars, leaves)
+            loop_vars = nest.pack_sequence_as(new if sequence else loop_vars, leaves)
         except (TypeError, ValueError) as error:
             raise errors.error("RD25", "tf.while_loop", f"the body returns another structure than loop_vars: {error}",
                                "Return a value for each of `loop_vars`.") from error

@@ -176,6 +176,8 @@ def to_rgb(image: Any) -> Any:
 
 def mixed(image: Any, way: str) -> Any:
     """The image in other colours; `way` is "rgb_to_yuv", "yuv_to_rgb", "rgb_to_yiq" or "yiq_to_rgb"."""
+    if "float" not in name_of(image):
+        raise TypeError(f"the image has dtype {name_of(image)}, and the colours are fractions")
     return ops.matmul(image, tensor(_COLOURS[way], name_of(image)))
 
 
@@ -200,6 +202,8 @@ def slopes(images: Any) -> tuple[Any, Any]:
 
 def variation(images: Any) -> Any:
     """The sum of the distances of neighboring pixels, one for each image."""
+    if images.ndim not in (3, 4):
+        raise ValueError(f"the images have shape {tuple(images.shape)}")
     down, right = (ops.sum(ops.abs(part), (-3, -2, -1)) for part in _differences(images))
     return ops.add(down, right)
 
@@ -230,12 +234,12 @@ def patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str) -> 
         room = max((-(-images.shape[axis] // step) - 1) * step + span - images.shape[axis], 0)
         margins[axis] = (room // 2, room - room // 2) if padding == "SAME" else (0, 0)
     whole = ops.pad(images, margins)
-    rows, columns = ((whole.shape[axis] - span) // step + 1 for axis, span, step in zip((1, 2), spans, steps,
-                                                                                        strict=True))
-    if min(rows, columns) < 1:
+    rows, columns = (int((whole.shape[axis] - span + step) / step) for axis, span, step in zip((1, 2), spans, steps,
+                                                                                             strict=True))
+    if min(rows, columns) < 0:  # without any, the result is empty
         raise errors.error("RD34", attempted, f"the images have shape {tuple(images.shape)}, sizes are {size}, and "
                            f"rates {distances}", "Pass smaller sizes.", kind=errors.InvalidArgumentError)
-    windows = [whole[:, top:top + (rows - 1) * steps[0] + 1:steps[0], left:left + (columns - 1) * steps[1] + 1:steps[1]]
+    windows = [whole[:, top:top + rows * steps[0]:steps[0], left:left + columns * steps[1]:steps[1]]
                for top in range(0, spans[0], distances[0]) for left in range(0, spans[1], distances[1])]
     return ops.concatenate(windows, -1)
 
