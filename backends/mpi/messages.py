@@ -102,7 +102,7 @@ class SocketChannel:
                 raise
             raise self._gone(error) from error
 
-    def receive(self) -> bytes:
+    def receive(self) -> bytes | bytearray:
         """See `Channel`."""
         try:
             if self._whole is None:
@@ -132,10 +132,10 @@ class SocketChannel:
             if _is_a_handler_s(error):
                 raise
             raise self._gone(error) from error
-        whole, self._whole, self._missing = self._whole, None, _NOTHING
-        return whole
+        message, self._whole, self._missing = self._whole, None, _NOTHING
+        return message
 
-    def answer(self) -> bytes:
+    def answer(self) -> bytes | bytearray:
         """See `Channel`."""
         if not self._limited:
             self._limited = True

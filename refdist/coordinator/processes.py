@@ -70,7 +70,7 @@ class _Worker:
         self.control = control
         self.closure: Closure | None = None
         self.owner: Processes | None = None
-        self.answer = b""
+        self.answer: bytes | bytearray = b""
         self.sent = 0
         self.defined = 0
 
@@ -221,10 +221,11 @@ class Fleet:
                 self._hearing = None
             return
         with self.waiting.lock:
-            assert worker.owner is not None and worker.closure is not None
-            worker.owner.ended(worker.closure, worker.number, *outcome)
-            worker.closure, worker.answer, self._hearing = None, b"", None
-            self._rested.append(worker)
+            if worker.owner is not None and worker.closure is not None:  # not lost meanwhile, in another thread
+                worker.owner.ended(worker.closure, worker.number, *outcome)
+                worker.closure = None
+                self._rested.append(worker)
+            worker.answer, self._hearing = b"", None
 
     def _come_back(self, task: Task, channels: Sequence[Channel]) -> None:
         # Called in another thread.
@@ -344,7 +345,7 @@ class Processes(Functions):
 _fleet: Field[Fleet | None] = Field("the workers of this process's job", lambda: None, kept=True)
 
 
-def _unpacked(answer: bytes) -> tuple[str, object]:
+def _unpacked(answer: bytes | bytearray) -> tuple[str, object]:
     # An object that can be pickled may still fail to be unpickled.
     try:
         what, result = pickle.loads(answer)

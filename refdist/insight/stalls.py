@@ -33,7 +33,9 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill"):
+        # A handler that was there before Python's, of which `getsignal` knows nothing, could not be put back.
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill") and (
+                signal.getsignal(signal.SIGURG) is not None):
             self._before = signal.signal(signal.SIGURG, self._handle)
             self._thread = threading.Thread(target=self._watch, args=(threading.get_ident(),), daemon=True)
             self._thread.start()
