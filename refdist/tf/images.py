@@ -205,7 +205,7 @@ def variation(images: Any) -> Any:
     if images.ndim not in (3, 4):
         raise ValueError(f"the images have shape {tuple(images.shape)}")
     down, right = (ops.sum(ops.abs(part), (-3, -2, -1)) for part in _differences(images))
-    return ops.add(down, right)
+    return ops.cast(ops.add(down, right), name_of(images))
 
 
 def patches(images: Any, sizes: Any, strides: Any, rates: Any, padding: str) -> Any:
