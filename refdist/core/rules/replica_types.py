@@ -52,8 +52,9 @@ class Operation(Word):
 
 
 _ABOUT = ("Rows: the first operand.  Columns: the second.  Cells: the result.  A sum times what is the same on all "
-          "replicas is a sum, but a sum of rows plus the same on each replica is both.  A number is Python's, or a "
-          "scalar of NumPy's.  What an unknown factor makes of a sum or a mean is unknown.")
+          "replicas is a sum, but a sum of rows plus the same on each replica is both.  A difference of both and what "
+          "is no sum differs, because what was added may be taken away again.  A number is Python's, or a scalar of "
+          "NumPy's.  What an unknown factor makes of a sum or a mean is unknown.")
 _OPERANDS = (Of.SAME, Of.ROWS, Of.DIFFERS, Of.SUM, Of.MEAN, Of.BOTH, Of.PART, Plain.NUMBER, Of.UNKNOWN)
 _PLAIN = "numbers and values of which nothing is known are NumPy's alone"
 
