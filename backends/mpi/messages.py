@@ -26,10 +26,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, Pipe, answer_challenge, deliver_challenge
-from operator import itemgetter
 from typing import Any
 
 from refdist import errors
@@ -45,9 +43,7 @@ _LONGEST = 2e6  # seconds, 23 days; Linux counts milliseconds in 32 bits
 _HELLO_SECONDS = 30  # in which who connects says who it is
 _AGAIN_SECONDS = 1.0
 _LENGTH = struct.Struct("!Q")
-_HEAD, _pack, _unpack = _LENGTH.size, _LENGTH.pack, _LENGTH.unpack_from
-_SHORT = 1 << 14  # how many bytes are read at once, but of a long message
-_NOTHING = memoryview(b"")
+_SHORT, _LONG = 1 << 14, 1 << 18  # how many bytes are read at once
 
 
 class SocketChannel:
@@ -57,8 +53,7 @@ class SocketChannel:
     several messages in a row calls `receive` again, and does not ask the file whether there is another one.
 
     An interrupt comes where a function begins, and where a call, of C too, has returned: what the call has returned is
-    then lost.  So what is sent and received is not returned by a call: an iterator makes the call, and between a step
-    of an iterator and the statement that stores what came of it there is no interrupt.
+    then lost.  So what is sent and received is noted by the same call of C that does it.
     """
 
     def __init__(self, connection: Connection, seconds: float) -> None:
@@ -74,68 +69,49 @@ class SocketChannel:
         self._limit = struct.pack("ll", whole, int((seconds - whole) * 1_000_000))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, self._limit)
         self._limited = False
-        self._unsent: list[bytes | memoryview] = []
-        # How many bytes of the first of these are sent, each time.
-        self._sent = map(self._socket.send, map(itemgetter(0), repeat(self._unsent)))
-        self._read = map(self._socket.recv, repeat(_SHORT))
-        self._begun = b""  # what was read of the next messages
-        self._whole: bytearray | None = None  # a long message, as far as it was read
-        self._missing = _NOTHING  # the rest of it
+        self._unsent: list[bytes] = []
+        self._sent: list[int] = []  # how many bytes of the first of these were sent each time
+        self._received: list[bytes] = []  # the next message, as far as it is there; one part may reach beyond it
 
     def send(self, message: bytes) -> None:
         """See `Channel`."""
-        unsent, length = self._unsent, len(message)
-        if length <= _SHORT:
-            unsent.append(_pack(length) + message)
-        else:
-            unsent += _pack(length), memoryview(message)
+        length = _LENGTH.pack(len(message))
+        self._unsent += [length + message] if len(message) <= _SHORT else [length, message]
+        unsent, sent = self._unsent, self._sent
         try:
-            for count in self._sent:
-                if rest := unsent[0][count:]:
-                    unsent[0] = rest
+            while unsent:
+                if rest := memoryview(unsent[0])[sum(sent):]:
+                    sent.extend(map(self._socket.send, (rest,)))
                 else:
-                    del unsent[0]
-                    if not unsent:
-                        break
+                    del unsent[0], sent[:]
         except _BROKEN as error:
-            if _is_a_handler_s(error):
-                raise
             raise self._gone(error) from error
 
-    def receive(self) -> bytes | bytearray:
+    def receive(self) -> bytes:
         """See `Channel`."""
+        parts = self._received
         try:
-            if self._whole is None:
-                begun = self._begun
-                if len(begun) < _HEAD:
-                    for part in self._read:
-                        self._begun = begun = begun + part
-                        if len(begun) >= _HEAD:
-                            break
-                        if not part:
-                            raise EOFError
-                length, = _unpack(begun)
-                end = _HEAD + length
-                if len(begun) >= end:
-                    self._begun = begun[end:]
-                    return begun[_HEAD:end]
-                whole, read = bytearray(length), len(begun) - _HEAD
-                whole[:read] = begun[_HEAD:]
-                missing = memoryview(whole)[read:]
-                self._begun, self._whole, self._missing = b"", whole, missing
-            while self._missing:
-                count, = map(self._socket.recv_into, (self._missing,))
-                self._missing = self._missing[count:]
-                if not count:
-                    raise EOFError
+            while not parts or len(parts[0]) < _LENGTH.size:
+                self._take(_SHORT)
+                parts[:] = [b"".join(parts)]
+            end = _LENGTH.size + _LENGTH.unpack_from(parts[0])[0]
+            missing = end - sum(map(len, parts))
+            while missing > 0:
+                self._take(min(missing, _LONG))
+                missing -= len(parts[-1])
         except _BROKEN as error:
-            if _is_a_handler_s(error):
-                raise
             raise self._gone(error) from error
-        message, self._whole, self._missing = self._whole, None, _NOTHING
+        first = parts[0]
+        message = first[_LENGTH.size:end] if len(parts) == 1 else b"".join([first[_LENGTH.size:], *parts[1:]])
+        parts[:] = [first[end:]] if len(first) > end else []
         return message
 
-    def answer(self) -> bytes | bytearray:
+    def _take(self, most: int) -> None:
+        self._received.extend(map(self._socket.recv, (most,)))
+        if not self._received[-1]:
+            raise EOFError
+
+    def answer(self) -> bytes:
         """See `Channel`."""
         if not self._limited:
             self._limited = True
@@ -153,11 +129,6 @@ class SocketChannel:
     def close(self) -> None:
         """See `Channel`."""
         self._socket.close()
-
-
-def _is_a_handler_s(error: Exception) -> bool:
-    # Whether a signal handler has raised it, such as TimeoutError: then there is a frame below that of `send`.
-    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
 class MPIPeers:

@@ -70,7 +70,7 @@ class _Worker:
         self.control = control
         self.closure: Closure | None = None
         self.owner: Processes | None = None
-        self.answer: bytes | bytearray = b""
+        self.answer = b""
         self.sent = 0
         self.defined = 0
 
@@ -221,11 +221,12 @@ class Fleet:
                 self._hearing = None
             return
         with self.waiting.lock:
-            if worker.owner is not None and worker.closure is not None:  # not lost meanwhile, in another thread
-                worker.owner.ended(worker.closure, worker.number, *outcome)
-                worker.closure = None
-                self._rested.append(worker)
-            worker.answer, self._hearing = b"", None
+            if worker.owner is None or worker.closure is None:  # another thread has lost it meanwhile
+                worker.answer, self._hearing = b"", None
+                return
+            worker.owner.ended(worker.closure, worker.number, *outcome)
+            worker.closure, worker.answer, self._hearing = None, b"", None
+            self._rested.append(worker)
 
     def _come_back(self, task: Task, channels: Sequence[Channel]) -> None:
         # Called in another thread.
@@ -345,7 +346,7 @@ class Processes(Functions):
 _fleet: Field[Fleet | None] = Field("the workers of this process's job", lambda: None, kept=True)
 
 
-def _unpacked(answer: bytes | bytearray) -> tuple[str, object]:
+def _unpacked(answer: bytes) -> tuple[str, object]:
     # An object that can be pickled may still fail to be unpickled.
     try:
         what, result = pickle.loads(answer)

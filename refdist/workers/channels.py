@@ -43,14 +43,14 @@ class Channel(Protocol):
             Gone: the other end is.
         """
 
-    def receive(self) -> bytes | bytearray:
+    def receive(self) -> bytes:
         """The next message.
 
         Raises:
             Gone: the other end is, and so is what it had not sent before.
         """
 
-    def answer(self) -> bytes | bytearray:
+    def answer(self) -> bytes:
         """The next message, for which it does not wait longer than the time limit.
 
         Raises:
