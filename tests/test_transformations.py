@@ -379,7 +379,7 @@ def endless():
             yield 1
             begun.set()
     finally:
-        sys.stdout.write("endless is closed\\n")  # print would write the end of the line after other threads' words
+        sys.stdout.write("endless is closed\\n")  # at once, where print writes the end of a line apart
 
 def summed(dataset):
     def never_yields():

@@ -27,7 +27,7 @@ def read(path: Path) -> dict[str, Expected]:
 
 
 def compared(judged: Sequence[Verdict], expected: Mapping[str, Expected]) -> list[Verdict]:
-    """The verdicts, with failures that the file lists as expected, and clauses whose line is not true as stale."""
+    """The verdicts: a failure that the file lists is expected; a clause that is listed and does not fail is stale."""
     return [_compared(verdict, expected[verdict.clause]) if verdict.clause in expected else verdict
             for verdict in judged]
 

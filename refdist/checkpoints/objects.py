@@ -48,7 +48,8 @@ SEEDS = "seed_generator_state"
 _COMPLETING = ("_checkpoint_rest", "_checkpoint_slots")
 # The attribute of an object of Keras or a module that keeps the checkpoint which has values for it.
 AWAITED_BY = "_awaited_by"
-# How many names one object has at most: where each of n objects leads to all before it, 2**n paths lead to the first.
+# The most names that one object gets.  Where each of n objects refers to all before it, 2**(n - 2) paths lead to the
+# first one from the last.
 _NAMES = 16
 # id -> (path, the object, kept so that no other one gets its id).
 Seen = dict[int, tuple[str, object]]

@@ -80,7 +80,7 @@ class _Reader(threading.Thread):
         self._stopped = False
 
     def stop(self) -> None:
-        """Ends the thread after the element that it is reading; whoever waits for an element gets SystemExit."""
+        """Ends the thread once it has read the current element; whoever waits for the next one gets SystemExit."""
         self._stopped = True
         self.taken.put(None)
 

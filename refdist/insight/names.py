@@ -242,7 +242,7 @@ def _effect(instruction: dis.Instruction) -> int:
 def _call(instructions: Sequence[dis.Instruction], at: int) -> int | None:
     """The number of the instruction that calls what instruction `at` has loaded."""
     depth = 0
-    # Since Python 3.13 PUSH_NULL follows a function that is loaded from an imported module.
+    # Since Python 3.13, PUSH_NULL comes after the load of a function of an imported module.
     first = at + 2 if instructions[at + 1].opname == "PUSH_NULL" else at + 1
     for i in range(first, len(instructions)):
         instruction = instructions[i]

@@ -177,7 +177,7 @@ def clipped_together(tensors: Iterable[Any], norm: Any, own: Any) -> tuple[list[
 
 
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
-    """Whether each target is among the k classes with the largest predictions; False where it is not a class."""
+    """Whether each target is one of the k classes with the largest predictions; False for what is not a class."""
     count = predictions.shape[-1]
     is_class = ops.logical_and(ops.greater_equal(targets, 0), ops.less(targets, count))
     return ops.logical_and(is_class, ops.in_top_k(ops.clip(targets, 0, count - 1), predictions, k))

@@ -69,9 +69,10 @@ def _reduced(kind: str, rows: Any, ids: Any, count: int) -> Any:
 
 
 def _sizes(rows: Any, ids: Any, count: int) -> Any:
-    # How many rows each group has, and 1 where it has none; shaped to divide the sums of the groups.
-    ones = ops.ones((rows.shape[0], *(1,) * (rows.ndim - 1)), dtype=name_of(rows))
-    return ops.maximum(_reduced("sum", ones, ids, count), 1)
+    # How many rows each group has, and 1 where it has none; shaped to divide the sums of the groups.  Counted in int32,
+    # because bfloat16 has no number between 256 and 258.
+    ones = ops.ones((rows.shape[0], *(1,) * (rows.ndim - 1)), dtype="int32")
+    return kept(rows, ops.maximum(_reduced("sum", ones, ids, count), 1))
 
 
 def segment(kind: str, data: Any, segment_ids: Any) -> Any:
@@ -118,10 +119,12 @@ def unsorted_segment(kind: str, data: Any, segment_ids: Any, num_segments: Any) 
         RD34: a number that is not below `num_segments`, or another number of them than of rows.
     """
     attempted, count = f"tf.math.unsorted_segment_{kind}", int(num_segments)
-    ids = segment_ids if _is_traced(segment_ids) else _integers(segment_ids, "segment_ids", attempted)
-    if not _is_traced(ids) and (count < 0 or (ids >= count).any()):
-        raise _invalid(attempted, f"num_segments is {count}, and segment_ids are {short(ids.tolist())}",
-                       "Pass a num_segments that is larger than each of them.")
+    traced = _is_traced(segment_ids)
+    ids = segment_ids if traced else _integers(segment_ids, "segment_ids", attempted)
+    if count < 0 or (not traced and (ids >= count).any()):
+        numbers = ids if traced else short(ids.tolist())
+        raise _invalid(attempted, f"num_segments is {count}, and segment_ids are {numbers}",
+                       "Pass a num_segments that is not negative, and larger than each of them.")
     rows, ids = _rows(data, ids, attempted)
     if kind not in ("mean", "sqrt_n"):
         return _reduced(kind, rows, ids, count)
@@ -150,7 +153,7 @@ def partition(data: Any, partitions: Any, num_partitions: Any) -> list[Any]:
 
 
 def stitch(indices: Any, data: Any) -> Any:
-    """Puts the rows of several tensors at their indices; the last row for an index wins, and one without rows is zeros.
+    """Puts the rows of several tensors at their indices; the last row wins, and an index without a row gets zeros.
 
     Args:
         indices: for each tensor where its rows go.
@@ -179,7 +182,7 @@ def stitch(indices: Any, data: Any) -> Any:
 
 
 def counts(arr: Any, weights: Any, minlength: Any, maxlength: Any, dtype: str, axis: Any, binary: bool) -> Any:
-    """Counts how often each of 0, 1, 2 and so on occurs, or sums the weights of where it does.
+    """Counts how often each of 0, 1, 2 and so on occurs, or adds up the weights at its places.
 
     Args:
         arr: integers.
@@ -212,7 +215,7 @@ def counts(arr: Any, weights: Any, minlength: Any, maxlength: Any, dtype: str, a
 
 
 def confusion(labels: Any, predictions: Any, classes: Any, weights: Any, dtype: str) -> Any:
-    """Counts how often each label was predicted as each class, or sums the weights of those predictions.
+    """The confusion matrix: how often each label was predicted as each class, or the sum of those predictions' weights.
 
     Args:
         labels, predictions: classes, from 0 on.

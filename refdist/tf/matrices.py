@@ -236,7 +236,7 @@ def pseudoinverse(x: Any, smallest: Any) -> Any:
 
 
 def least_squares(matrix: Any, rhs: Any, penalty: float, fast: bool) -> Any:
-    """The least-squares solution; of several, the smallest."""
+    """The least-squares solution; if there are several, the one with the smallest norm."""
     if not fast and not penalty:
         return ops.matmul(pseudoinverse(matrix, None), rhs)
     rows, columns = matrix.shape[-2:]

@@ -74,14 +74,14 @@ def convolved(attempted: str, dimensions: int | None, x: Any, filters: Any, stri
 
 def spread(attempted: str, dimensions: int, x: Any, filters: Any, output_shape: Any, strides: Any, padding: str,
            data_format: Any) -> Any:
-    """The transpose of a convolution: the gradient, of this shape, of a convolution whose result has the shape of `x`.
+    """The transpose of a convolution: its gradient with respect to its input, where `x` is that of its result.
 
     Args:
         attempted: its name.
         dimensions: how many of space.
         x: the tensor, with channels at the end.
         filters: [lengths of space, channels of the result, channels of the tensor].
-        output_shape: the shape of the result.
+        output_shape: the shape of the result, which is that of the input of the convolution.
         strides: the steps.
         padding: "SAME" or "VALID".
         data_format: as in TensorFlow; None for channels at the end.
@@ -140,7 +140,7 @@ def pooled(attempted: str, kind: str, dimensions: int | None, x: Any, size: Any,
                              data_format=_layout(data_format))
     if kind == "max" or padding == "valid":
         return pool(x, padding=padding)
-    # Padding does not count in a mean; on PyTorch Keras counts copies of the border.
+    # A mean leaves the padding out; Keras on PyTorch pads with copies of the border, and counts them.
     first = 2 if _layout(data_format) == "channels_first" else 1
     margins = [(0, 0)] * x.ndim
     for axis, (width, step) in enumerate(zip(window, steps, strict=True), first):
