@@ -146,8 +146,9 @@ class ClusterCoordinator:
         not_on_a_worker(attempted)
         cluster = self._cluster
         cluster.check(attempted)
+        idle = cluster.idle  # before the error is looked for, which the last function may raise in between
         cluster.raise_error()
-        if cluster.idle:
+        if idle:
             return True
         cluster.step()
         return False

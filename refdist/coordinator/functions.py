@@ -78,7 +78,8 @@ class Functions(ABC):
         Raises:
             The first error of a function.  RD33: no worker is left.
         """
-        while self.error is not None or not self.idle:  # another thread may raise the error first
+        # In this order: the last function may fail between the two.  Another thread may raise its error first.
+        while not self.idle or self.error is not None:
             self.wait(lambda: self.error is not None or self.idle, attempted)
             self.raise_error()
 

@@ -443,6 +443,35 @@ def handlers_at_each_moment(strategy: Any, c: Any) -> None:
         c.join()
 
 
+def fails_at_each_moment(strategy: Any, c: Any) -> None:
+    """At whatever moment of a wait a function fails: the wait raises its error."""
+    with strategy.scope():
+        step = refdist.Variable(0)
+
+    def fails() -> None:
+        while step.read_value() == 0:
+            pass
+        raise KeyError("mine")
+
+    def lets_it_fail() -> None:
+        step.assign(1)
+        time.sleep(0.005)  # so the thread that looks after the channels takes the error, where this one does not
+
+    def wait_until_done() -> None:
+        while not c.done():
+            pass
+
+    for wait in (c.join, wait_until_done):
+        for number in range(20):
+            step.assign(0)
+            c.schedule(fails)
+            try:
+                interrupted(number, wait, lets_it_fail)
+            except KeyError:
+                continue
+            raise AssertionError(f"{wait.__name__}, moment {number}")
+
+
 def accesses_of_handlers(strategy: Any, c: Any) -> None:
     """A signal handler at each moment of an access may make another one, unless the server's answer is awaited."""
     with strategy.scope():
