@@ -412,6 +412,20 @@ def _() -> None:
         right(self, copy_from, state.read_value() if isinstance(state, Variable) else state, alg)
 
 
+@slip("a generator made outside advances one copy of its state", "random_numbers.given-states-outside-of-replicas")
+def _() -> None:
+    @instead(Generator, "skip")
+    def skip(right: Any, self: Any, delta: Any) -> Any:
+        strategy = self.state.distribute_strategy
+        others = [] if strategy is None or self._strategy or _in_replica() else strategy.experimental_local_results(
+            self.state)[1:]
+        before = [copy.read_value() for copy in others]
+        skipped = right(self, delta)
+        for copy, state in zip(others, before, strict=True):
+            copy.assign(state)
+        return skipped
+
+
 @slip("the state of a generator is one for all replicas", "random_numbers.replicas-draw-independently")
 def _() -> None:
     @instead(Generator, "__init__")
