@@ -48,17 +48,18 @@ class Process:
     Args:
         command: what starts it.
         kept: how many bytes of what it prints are kept.
+        environment: variables that it has besides those of this process.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], kept: int = KEPT) -> None:
+    def __init__(self, command: Sequence[str], kept: int = KEPT, environment: Mapping[str, str] | None = None) -> None:
         self._limit = kept
         self._mark = uuid.uuid4().hex
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
-                                         env={**os.environ, MARK: self._mark})
+                                         env={**os.environ, **(environment or {}), MARK: self._mark})
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         self._selector = selectors.DefaultSelector()

@@ -19,7 +19,10 @@ from __future__ import annotations
 import atexit
 import json
 import shlex
+import shutil
+import tempfile
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -100,6 +103,19 @@ class Tester(ABC):
         """Ends the implementation."""
 
 
+class Folder:
+    """Where the temporary files of the cases go that an implementation is asked; removed with it at the latest.
+
+    Attributes:
+        path: of the folder.
+        remove: removes it with all that it has.
+    """
+
+    def __init__(self, tester: Tester) -> None:
+        self.path = tempfile.mkdtemp(prefix="refdist-suite-")
+        self.remove = weakref.finalize(tester, shutil.rmtree, self.path, ignore_errors=True)
+
+
 class Session(Tester):
     """An implementation in a process of its own.
 
@@ -119,6 +135,7 @@ class Session(Tester):
         self._command, self._limit, self._question, self._draws = list(command), limit, question, draws
         self._number = 0
         self._given_up = ""
+        self._folder = Folder(self)
         self._process: Process | None
         self._process, facts = self._started()
         self.name, self.version, self.lacks, self.outside, self.profile = facts
@@ -134,6 +151,7 @@ class Session(Tester):
         if self._process:
             self._process.end(now=False)
             self._process = None
+        self._folder.remove()
         self._given_up = "the session has been closed"
 
     def ask(self, program: Program, case: Case | None = None) -> Reply:
@@ -176,7 +194,7 @@ class Session(Tester):
 
     def _started(self) -> tuple[Process, protocol.Implementation]:
         try:
-            process = Process(self._command)
+            process = Process(self._command, environment={"TMPDIR": self._folder.path})
         except (OSError, ValueError) as error:
             raise Unusable(f"it cannot be started: {error}") from None
         try:

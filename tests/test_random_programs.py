@@ -483,3 +483,17 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     simulated = "refdist.conformance.adapters.simulated:Simulated"
     assert command.main(["--against", simulated, "--programs", "3"]) == 0
     assert "on 3 programs, seed 0: 0 classes of differences, 0 of them new." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--against", "nowhere:Nothing"], "ERROR: --against nowhere:Nothing: it ended"),
+    (["--against", "testee:/no/such/program"], "ERROR: --against testee:/no/such/program: it cannot be started"),
+    (["--against", "simulated", "--adapter", "testee:true"], "ERROR: --adapter testee:true: it "),
+    (["--against", "simulated", "--programs", "0"], "ERROR: --programs is 0; make it 1 or more"),
+    (["--against", "simulated", "--known", "no-such-file"], "ERROR: [Errno 2]"),
+])
+def test_the_command_names_what_it_cannot_run(arguments: list[str], says: str,
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(arguments) == 4
+    printed = capsys.readouterr()
+    assert printed.err.startswith(says) and printed.out == "", printed.err

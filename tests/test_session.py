@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,18 @@ def test_what_an_example_does_to_its_process(simulated: session.Session, source:
     if not outcome:
         assert reply.answers == [{last: {"int": 2}}]
     assert simulated.ask(code("1", 0)).answers == [{0: {"int": 1}}]
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_temporary_files_of_cases_are_removed_with_the_session(in_process: bool) -> None:
+    tester, before = session.tester(SIMULATED, LONG, in_process), tempfile.gettempdir()
+    makes, starts = "import subprocess, tempfile\ntempfile.mkdtemp()", "subprocess.getoutput('mktemp -d')"
+    answers = tester.ask(code(makes, 1) if in_process else code(f"{makes}\n{starts}", 1, 2)).answers
+    folders = [Path(folder) for answer in answers for folder in answer.values()]
+    assert len(folders) == (1 if in_process else 2) and all(folder.is_dir() for folder in folders)
+    tester.close()
+    assert not any(folder.exists() for folder in folders)
+    assert tempfile.gettempdir() == before
 
 
 def test_an_example_cannot_read_the_questions(simulated: session.Session) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from refdist.conformance.adapter import Adapter, Unusable, load
 from refdist.conformance.chapters import Case
 from refdist.conformance.examples import Program
 from refdist.conformance.notation import on_one_line
-from refdist.conformance.session import Reply, Session, Tester, read_reply
+from refdist.conformance.session import Folder, Reply, Session, Tester, read_reply
 
 START = str(Path(__file__).with_name("start.py"))
 
@@ -23,16 +24,21 @@ class InProcess(Tester):
         self.name, self.version, self.lacks, self.outside, self.profile = protocol.claimed(
             adapter.name, adapter.version, adapter.lacks, adapter.profile)
         self._adapter = adapter
+        self._folder = Folder(self)
 
     def ask(self, program: Program, case: Case | None = None) -> Reply:
         """Runs a program here; whatever the adapter raises costs the case."""
+        before, tempfile.tempdir = tempfile.tempdir, self._folder.path
         try:
             return read_reply({"answers": protocol.answers_message(self._adapter.run(program))}, program, "")
         except Exception as error:
             return Reply([], "errored", on_one_line(f"{type(error).__name__}: {error}"), traceback.format_exc())
+        finally:
+            tempfile.tempdir = before
 
     def close(self) -> None:
-        """Nothing has to be ended."""
+        """Removes the temporary files of the cases; nothing has to be ended."""
+        self._folder.remove()
 
 
 def tester_of_adapter(text: str, limit: float, in_process: bool, python: str, strategy: str) -> Tester:

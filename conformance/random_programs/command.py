@@ -17,14 +17,17 @@ the operation, the kind of strategy and the difference, so that a line hides no 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from refdist.conformance.chapters import load
+from refdist.conformance.protocol import Unusable
 from refdist.conformance.random_programs.comparison import Comparison, Found, Kind, text
 from refdist.conformance.random_programs.writer import PREAMBLE
-from refdist.conformance.session import LIMIT, tester
+from refdist.conformance.session import LIMIT, Tester, tester
 
 
 def known_classes(path: str | Path) -> dict[str, str]:
@@ -77,8 +80,15 @@ def _indented(source: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in source.splitlines())
 
 
+def _tester(option: str, adapter: str, limit: float) -> Tester:
+    try:
+        return tester(adapter, limit)
+    except Unusable as error:
+        raise ValueError(f"{option} {adapter}: {error}") from None
+
+
 def main(arguments: Sequence[str]) -> int:
-    """The command; 1 where there are differences that are not known."""
+    """The command; 1 where there are differences that are not known, 4 where it cannot be run."""
     parser = argparse.ArgumentParser(prog="python -m refdist.conformance random", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--adapter", default="refdist.conformance.adapters.simulated:Simulated")
@@ -89,13 +99,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--bitwise", action="store_true", help="floats must agree to the bit")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a program may take (%(default)s)")
     options = parser.parse_args(arguments)
-    known = known_classes(options.known) if options.known else {}
-    reference, other = tester(options.adapter, options.limit), tester(options.against, options.limit)
-    try:
+    with contextlib.ExitStack() as started:
+        try:
+            if options.programs < 1:
+                raise ValueError(f"--programs is {options.programs}; make it 1 or more")
+            known = known_classes(options.known) if options.known else {}
+            reference, other = (started.enter_context(contextlib.closing(_tester(option, adapter, options.limit)))
+                                for option, adapter in (("--adapter", options.adapter), ("--against", options.against)))
+        except (ValueError, OSError) as error:
+            print(f"ERROR: {error}", file=sys.stderr)
+            return 4
         comparison = Comparison(reference, other, lambda kind: clause_of(kind, known) is not None, options.bitwise)
         comparison.run(options.programs, options.seed)
         print(page(comparison, known, options.seed))
-    finally:
-        reference.close()
-        other.close()
     return int(any(clause_of(kind, known) is None for kind in comparison.found))
