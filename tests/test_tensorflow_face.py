@@ -132,12 +132,73 @@ def row(tf: Any) -> bytes:
     return serialized
 
 
+def feature(tf: Any, values: list[Any]) -> Any:
+    """A feature that has these values; of none, a feature without a list."""
+    if not values:
+        return tf.train.Feature()
+    if isinstance(values[0], bytes):
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+    if isinstance(values[0], float):
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+
+def features(tf: Any, **values: list[Any]) -> Any:
+    """Features by their names."""
+    return tf.train.Features(feature={name: feature(tf, each) for name, each in values.items()})
+
+
+def lists(tf: Any) -> list[bytes]:
+    """Rows with lists of different lengths, and without some of them."""
+    rows = [features(tf, a=[1, 2], b=[0.5], c=[b"x", b"yy"], s=[1.0, 2.0, 3.0, 4.0]),
+            features(tf, a=[3, 4], b=[], s=[5.0, 6.0]), features(tf, a=[5, 6], c=[b"z"])]
+    return [tf.train.Example(features=each).SerializeToString() for each in rows]
+
+
+def LISTS(tf: Any) -> dict[str, Any]:  # noqa: N802
+    """What the features of `lists` are."""
+    return {"a": tf.io.FixedLenFeature([2], tf.int64), "b": tf.io.FixedLenFeature([], tf.float32, default_value=-1.0),
+            "c": tf.io.VarLenFeature(tf.string),
+            "s": tf.io.FixedLenSequenceFeature([2], tf.float32, allow_missing=True)}
+
+
+def steps(tf: Any) -> list[bytes]:
+    """Two rows with sequences."""
+    def of_steps(**values: list[list[Any]]) -> Any:
+        return tf.train.FeatureLists(feature_list={
+            name: tf.train.FeatureList(feature=[feature(tf, step) for step in each]) for name, each in values.items()})
+
+    rows = [(features(tf, label=[1], name=[b"n"]), of_steps(
+                tok=[[1], [2], [3]], vec=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], var=[[b"a"], [b"b", b"c"], []])),
+            (features(tf, label=[0]), of_steps(tok=[[9]], vec=[[7.0, 8.0]], var=[[b"q"]]))]
+    return [tf.train.SequenceExample(context=context, feature_lists=each).SerializeToString() for context, each in rows]
+
+
+def STEPS(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: N802
+    """What the features of `steps` are: those of the whole row, and those of steps."""
+    return ({"label": tf.io.FixedLenFeature([], tf.int64), "name": tf.io.VarLenFeature(tf.string)},
+            {"tok": tf.io.FixedLenSequenceFeature([], tf.int64),
+             "vec": tf.io.FixedLenSequenceFeature([2], tf.float32), "var": tf.io.VarLenFeature(tf.string)})
+
+
+def parts(parsed: Any) -> Any:
+    """What was parsed as numbers and text; of a sparse tensor its indices, its values and the shape of the whole."""
+    if isinstance(parsed, dict):
+        return {name: parts(each) for name, each in sorted(parsed.items())}
+    if isinstance(parsed, tuple):
+        return [parts(each) for each in parsed]
+    if hasattr(parsed, "dense_shape"):
+        return tuple(parts(each) for each in (parsed.indices, parsed.values, parsed.dense_shape))
+    return np.asarray(parsed.numpy()).tolist()
+
+
 # A picture with opacity in which every row has another filter.
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d494844520000000400000005080600000062ad4ddb0000006049444154789c015500aaff004420823cfde6"
     "f1c26b30f90ec7dd01e401887534a28796d962b463cb0aae7225690228013c498500c82f9c29659c67819e1a03a78ed980b36461c44e0d"
     "a45f6ec3660504fb46df2121ba6740b9473a9698aaeb756f8a263c6abc827a0000000049454e44ae426082")
-HELPERS = {"np": np, "printed": printed, "adapted": adapted, "row": row, "PNG": PNG}
+HELPERS = {"np": np, "printed": printed, "adapted": adapted, "row": row, "PNG": PNG, "lists": lists, "LISTS": LISTS,
+           "steps": steps, "STEPS": STEPS, "parts": parts}
 
 
 @needs_keras
@@ -212,6 +273,28 @@ def test_a_replica_s_number_is_a_tensor_and_its_device_that_of_its_tensors(tf: A
     (lambda tf: tf.io.parse_single_example(row(tf), {"y": tf.io.FixedLenFeature([2], tf.int64)}), "RD34.*1 value"),
     (lambda tf: tf.io.parse_single_example(row(tf), {"y": tf.io.FixedLenFeature([], tf.string)}), "RD34.*int64_list"),
     (lambda tf: tf.io.parse_single_example(row(tf), {"y": None}), "RD20.*FixedLenFeature"),
+    (lambda tf: tf.io.parse_single_example(lists(tf)[0], {"a": tf.io.VarLenFeature(tf.float32)}), "RD34.*int64_list"),
+    (lambda tf: tf.io.parse_example(lists(tf), {"a": tf.io.VarLenFeature(tf.int32)}), "RD34.*int32"),
+    (lambda tf: tf.io.parse_example(lists(tf), {"s": tf.io.FixedLenSequenceFeature([2], tf.float32)}),
+     "RD34.*allow_missing=True"),
+    (lambda tf: tf.io.parse_example(lists(tf), {"s": tf.io.FixedLenSequenceFeature([3], tf.float32, True)}),
+     r"RD34.*4 values.*\(3,\)"),
+    (lambda tf: tf.io.parse_single_sequence_example(steps(tf)[0], None, {
+        "no": tf.io.FixedLenSequenceFeature([], tf.int64)}), "RD34.*'no'"),
+    (lambda tf: tf.io.parse_single_sequence_example(steps(tf)[0], None, {
+        "vec": tf.io.FixedLenSequenceFeature([3], tf.float32)}), "RD34.*2 values"),
+    (lambda tf: tf.io.parse_single_sequence_example(steps(tf)[0], None, {
+        "tok": tf.io.FixedLenFeature([], tf.int64)}), "RD20.*FixedLenSequenceFeature"),
+    (lambda tf: tf.io.parse_sequence_example(steps(tf), None, {
+        "tok": tf.io.FixedLenSequenceFeature([], tf.int64, default_value=5)}), "RD34.*default_value 5"),
+    (lambda tf: tf.sparse.to_dense([1]), "RD25.*VarLenFeature"), (lambda tf: tf.sparse.reorder([1]), "RD20.*one_hot"),
+    (lambda tf: tf.sparse.to_dense(tf.SparseTensor([[1, 0], [0, 1]], [1, 2], [2, 2])), "RD34.*ascending"),
+    (lambda tf: tf.sparse.to_dense(tf.SparseTensor([[0, 1], [0, 1]], [1, 2], [2, 2])), "RD34.*once"),
+    (lambda tf: tf.sparse.to_dense(tf.SparseTensor([[0, 5]], [1], [2, 2])), "RD34.*below"),
+    (lambda tf: tf.sparse.to_dense(tf.SparseTensor([[0]], [1], [2]), default_value=0.5), "RD05"),
+    (lambda tf: tf.SparseTensor([[0, 1]], [1, 2], [2, 2]), r"RD34.*\(1, 2\)"),
+    (lambda tf: list(tf.data.Dataset.range(1).map(lambda x: tf.sparse.from_dense([x]))), "RD20.*to_dense"),
+    (lambda tf: tf.train.BytesList(value=[tf.constant(["a"])]), "RD25"),
     (lambda tf: tf.train.BytesList(value=["a"]), "RD25.*encode"), (lambda tf: tf.train.Int64List(value=[0.5]), "RD25"),
     (lambda tf: tf.keras.layers.StringLookup(output_mode="tf_idf"), "RD20"),
     (lambda tf: tf.keras.layers.StringLookup()(["a"]), "RD29.*adapt"),

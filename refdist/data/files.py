@@ -164,7 +164,8 @@ class TFRecordWriter:
     [b'a row']
 
     Raises:
-        RD34: another compression.  RD27: the package `google-crc32c` is not installed.
+        RD34: another compression.  RD27: the package `google-crc32c` is not installed.  RD30: the file cannot be
+            written.
 
     Source: tf.io.TFRecordWriter.
     """
@@ -172,7 +173,11 @@ class TFRecordWriter:
     def __init__(self, path: str | os.PathLike[str], options: str | None = None) -> None:
         check_compression(options, "TFRecordWriter")
         self._checksum = _checksum("TFRecordWriter")
-        self._file: IO[bytes] = COMPRESSIONS[options](path, "wb")  # type: ignore[operator]
+        try:
+            self._file: IO[bytes] = COMPRESSIONS[options](path, "wb")  # type: ignore[operator]
+        except OSError as error:
+            raise errors.error("RD30", "TFRecordWriter", f"{os.fsdecode(path)} cannot be written: {error.strerror}",
+                               kind=errors.NotFoundError) from error
 
     def write(self, record: bytes) -> None:
         """Appends a record.

@@ -30,6 +30,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.data.spec import TensorSpec
+from refdist.tf import features as _features
 from refdist.tf import files as _files
 from refdist.tf import lookup as _lookup
 from refdist.tf import misfits as _misfits
@@ -37,6 +38,7 @@ from refdist.tf import names as _names
 from refdist.tf import pictures as _pictures
 from refdist.tf import records as _records
 from refdist.tf import resizing as _resizing
+from refdist.tf import sparse as _sparse
 from refdist.tf import strings as _strings
 from refdist.tf import texts as _texts
 from refdist.tf.constants import constant
@@ -70,8 +72,12 @@ _PICTURES = _part("io", _pictures, "decode_image", "decode_jpeg", "decode_png", 
 io = _Namespace("io", own={
     "gfile": _Namespace("io.gfile", _files), **_PICTURES,
     **_part("io", _files, "matching_files", "read_file", "write_file"),
-    **_part("io", _records, "FixedLenFeature", "TFRecordOptions", "TFRecordWriter", "decode_csv", "decode_raw",
-            "parse_example", "parse_single_example", "parse_tensor", "serialize_tensor")})
+    **_part("io", _records, "TFRecordOptions", "TFRecordWriter", "decode_csv", "decode_raw", "parse_tensor",
+            "serialize_tensor"),
+    **_part("io", _features, "FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "parse_example",
+            "parse_sequence_example", "parse_single_example", "parse_single_sequence_example")})
+sparse = _Namespace("sparse", own=_part("sparse", _sparse, "SparseTensor", "from_dense", "to_dense"))
+SparseTensor = sparse.SparseTensor
 image = _Namespace("image", own={**_PICTURES, **_part("image", _resizing, "ResizeMethod")})
 strings = _Namespace("strings", own=_part("strings", _strings, *_strings.__all__))
 as_string = strings.as_string
@@ -82,7 +88,8 @@ lookup = _Namespace("lookup", own={
     "experimental": _Namespace(
         "lookup.experimental", own=_part("lookup.experimental", _lookup, "MutableHashTable"))})
 train = _Namespace("train", _train, _part(
-    "train", _records, "BytesList", "Example", "Feature", "Features", "FloatList", "Int64List"))
+    "train", _records, "BytesList", "Example", "Feature", "FeatureList", "FeatureLists", "Features", "FloatList",
+    "Int64List", "SequenceExample"))
 
 bool, string, bfloat16 = DTYPES["bool"], DTYPES["string"], DTYPES["bfloat16"]
 float16, float32, float64 = DTYPES["float16"], DTYPES["float32"], DTYPES["float64"]
@@ -95,13 +102,12 @@ __version__ = "2.21.0+refdist"
 version = _Namespace("version", own={"VERSION": __version__, "GIT_VERSION": "refdist", "COMPILER_VERSION": ""})
 
 __all__ = [
-    "IndexedSlices", "TensorShape", "TensorSpec", "Variable", "VariableAggregation", "VariableSynchronization",
-    "as_dtype", "as_string", "autograph", "bfloat16", "bitwise", "bool", "compat", "complex128", "complex64",
-    "config", "constant", "data", "debugging", "device", "distribute", "double", "dtypes", "errors", "float16",
-    "float32", "float64", "function", "get_logger", "half", "image", "install", "int16", "int32", "int64", "int8",
-    "io", "linalg", "lookup", "math", "nest", "newaxis", "nn", "print", "random", "string", "strings", "test", "tpu",
-    "train", "uint16", "uint32",
-    "uint64", "uint8", "variable_creator_scope", "version",
+    "IndexedSlices", "SparseTensor", "TensorShape", "TensorSpec", "Variable", "VariableAggregation",
+    "VariableSynchronization", "as_dtype", "as_string", "autograph", "bfloat16", "bitwise", "bool", "compat",
+    "complex128", "complex64", "config", "constant", "data", "debugging", "device", "distribute", "double", "dtypes",
+    "errors", "float16", "float32", "float64", "function", "get_logger", "half", "image", "install", "int16", "int32",
+    "int64", "int8", "io", "linalg", "lookup", "math", "nest", "newaxis", "nn", "print", "random", "sparse", "string",
+    "strings", "test", "tpu", "train", "uint16", "uint32", "uint64", "uint8", "variable_creator_scope", "version",
 ]
 
 

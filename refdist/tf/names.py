@@ -31,7 +31,6 @@ INSTEAD = {
     "ragged": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
     "RaggedTensor": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
     "sparse": "Write the whole tensor: `tf.one_hot`, `tf.scatter_nd`.",
-    "SparseTensor": "Write the whole tensor: `tf.one_hot`, `tf.scatter_nd`.",
     "feature_column": "Write layers: `tf.keras.layers.StringLookup`, `CategoryEncoding`, `Normalization`.",
     "train.ExponentialMovingAverage": "Write `use_ema=True` in the optimizer, or `average.assign(decay * average + "
                                       "(1 - decay) * variable)` after each step.",
@@ -96,7 +95,7 @@ class Namespace(ModuleType):
 def _refuse(module: ModuleType, name: str, path: str) -> object:
     # A name of which nothing is known may be TensorFlow's: what there is, is said.
     place, whole = f"tf.{path}".rstrip("."), f"{path}.{name}".lstrip(".")
-    advice = INSTEAD.get(whole) or (INSTEAD.get(name) if path == "compat.v1" else None)
+    advice = INSTEAD.get(whole) or INSTEAD.get(path) or (INSTEAD.get(name) if path == "compat.v1" else None)
     if advice is None and path == "data.experimental" and name in vars(data.Dataset):
         getattr(data.Dataset, name)  # says what to write where it is missing, too
         advice = f"Write `tf.data.Dataset.{name}`."

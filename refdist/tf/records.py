@@ -1,4 +1,4 @@
-"""`tf.train.Example` and `tf.io`'s parsers: rows of files as TensorFlow writes them.
+"""`tf.train.Example` and its kin, records, and tensors as text: what TensorFlow writes to files.
 
 A message of Protocol Buffers is a sequence of fields; each begins with its number and a kind of coding.  Only what the
 messages of `tf.train.Example` and of tensors need is written and read.
@@ -20,7 +20,6 @@ from refdist.data import TFRecordWriter as _Writer
 from refdist.missing import NO_PROTOS, lacks
 from refdist.tf.conversion import tensor
 from refdist.tf.dtypes import as_dtype
-from refdist.tf.shapes import sizes
 from refdist.tf.texts import TextTensor, array_of, is_text, numbers
 
 _VARINT, _BYTES, _FLOAT = 0, 2, 5
@@ -157,7 +156,8 @@ class BytesList(_List):
     """Values that are bytes.
 
     Args:
-        value: a list of bytes.
+        value: a list of bytes, or of texts without dimensions.  TensorFlow refuses the texts, so programs ask whether a
+            value is of `type(tf.constant(0))`, to which texts do not belong here.
 
     Raises:
         RD25: something else.
@@ -166,6 +166,8 @@ class BytesList(_List):
     """
 
     def _checked(self, item: Any) -> bytes:
+        if isinstance(item, TextTensor) and not array_of(item).ndim:
+            return bytes(item.numpy())
         if not isinstance(item, bytes):
             raise errors.error("RD25", "tf.train.BytesList", f"got {errors.type_of(item)}",
                                "Pass bytes: of a str `text.encode()`, of a tensor of text `x.numpy()`.")
@@ -296,18 +298,13 @@ class Features(_Message):
         self.feature: dict[str, Feature] = dict(feature or {})
 
     def _written(self) -> bytes:
-        return b"".join(_field(1, _field(1, key.encode()) + _field(2, feature._written()))
-                        for key, feature in self.feature.items())
+        return _entries_written(self.feature)
 
     def _take(self, data: bytes, attempted: str) -> None:
-        for _, _, entry in _fields(data, attempted):
-            parts = {number: content for number, _, content in _fields(entry, attempted)}
-            feature = self.feature[parts.get(1, b"").decode()] = Feature()
-            feature._take(parts.get(2, b""), attempted)
+        _take_entries(self.feature, Feature, data, attempted)
 
     def __repr__(self) -> str:
-        return "".join(_block("feature", f"key: \"{key}\"\n{_block('value', repr(feature))}")
-                       for key, feature in sorted(self.feature.items()))
+        return _entries_shown("feature", self.feature)
 
 
 class Example(_Message):
@@ -339,92 +336,104 @@ class Example(_Message):
         return _block("features", repr(self.features))
 
 
+class FeatureList(_Message):
+    """The features of a sequence, one for each of its steps.
+
+    Args:
+        feature: a list of them.
+
+    Source: tf.train.FeatureList.
+    """
+
+    def __init__(self, feature: Iterable[Feature] = ()) -> None:
+        self.feature = list(feature)
+
+    def _written(self) -> bytes:
+        return b"".join(_field(1, feature._written()) for feature in self.feature)
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        for _, _, content in _fields(data, attempted):
+            self.feature.append(Feature())
+            self.feature[-1]._take(content, attempted)
+
+    def __repr__(self) -> str:
+        return "".join(_block("feature", repr(feature)) for feature in self.feature)
+
+
+class FeatureLists(_Message):
+    """Lists of features by their names.
+
+    Args:
+        feature_list: a dict of them.
+
+    Source: tf.train.FeatureLists.
+    """
+
+    def __init__(self, feature_list: Mapping[str, FeatureList] | None = None) -> None:
+        self.feature_list: dict[str, FeatureList] = dict(feature_list or {})
+
+    def _written(self) -> bytes:
+        return _entries_written(self.feature_list)
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        _take_entries(self.feature_list, FeatureList, data, attempted)
+
+    def __repr__(self) -> str:
+        return _entries_shown("feature_list", self.feature_list)
+
+
+class SequenceExample(_Message):
+    """A row of a file of records that has a sequence, such as the words of a text.
+
+    Args:
+        context: features of the whole row.
+        feature_lists: features of each step.
+
+    >>> import refdist.tf as tf
+    >>> steps = [tf.train.Feature(int64_list=tf.train.Int64List(value=[step])) for step in (3, 1)]
+    >>> row = tf.train.SequenceExample(feature_lists=tf.train.FeatureLists(
+    ...     feature_list={"x": tf.train.FeatureList(feature=steps)}))
+    >>> read = tf.train.SequenceExample.FromString(row.SerializeToString())
+    >>> [step.int64_list.value for step in read.feature_lists.feature_list["x"].feature]
+    [[3], [1]]
+
+    Source: tf.train.SequenceExample.
+    """
+
+    def __init__(self, context: Features | None = None, feature_lists: FeatureLists | None = None) -> None:
+        self.context, self.feature_lists = context or Features(), feature_lists or FeatureLists()
+
+    def _written(self) -> bytes:
+        return _field(1, self.context._written()) + _field(2, self.feature_lists._written())
+
+    def _take(self, data: bytes, attempted: str) -> None:
+        for number, _, content in _fields(data, attempted):
+            if number in (1, 2):
+                (self.context if number == 1 else self.feature_lists)._take(content, attempted)
+
+    def __repr__(self) -> str:
+        return _block("context", repr(self.context)) + _block("feature_lists", repr(self.feature_lists))
+
+
+def _entries_written(entries: Mapping[str, _Message]) -> bytes:
+    return b"".join(_field(1, _field(1, key.encode()) + _field(2, entry._written())) for key, entry in entries.items())
+
+
+def _take_entries(entries: dict[str, Any], kind: type[_Message], data: bytes, attempted: str) -> None:
+    for _, _, entry in _fields(data, attempted):
+        parts = {number: content for number, _, content in _fields(entry, attempted)}
+        message = entries[parts.get(1, b"").decode()] = kind()
+        message._take(parts.get(2, b""), attempted)
+
+
+def _entries_shown(name: str, entries: Mapping[str, _Message]) -> str:
+    return "".join(_block(name, f"key: \"{key}\"\n{_block('value', repr(entry))}")
+                   for key, entry in sorted(entries.items()))
+
+
 def _block(name: str, content: str) -> str:
     inner = "".join(f"  {line}\n" for line in content.splitlines())
     return f"{name} {{\n{inner}}}\n"
-
-
-@lacks({"count index": "Leave it out: it is no tuple."})
-class FixedLenFeature:
-    """A feature of as many values as a shape has.
-
-    Args:
-        shape: a list of ints.
-        dtype: tf.float32, tf.int64 or tf.string.
-        default_value: for rows without it; None where that is an error.
-
-    Raises:
-        RD25: the shape is none.
-
-    Source: tf.io.FixedLenFeature.
-    """
-
-    def __init__(self, shape: Any, dtype: Any, default_value: Any = None) -> None:
-        self.shape, self.dtype, self.default_value = sizes(shape), as_dtype(dtype), default_value
-
-
-def parse_single_example(serialized: Any, features: Mapping[str, FixedLenFeature],
-                         example_names: object = None, name: str | None = None) -> dict[str, Any]:
-    """The features of a row, as tensors.
-
-    Args:
-        serialized: a text without dimensions, or bytes.
-        features: what each feature is.
-        example_names, name: without effect.
-
-    Raises:
-        RD20: a feature that is no FixedLenFeature.  RD34: a row that lacks one, or has more or fewer values, or of
-            another dtype.
-
-    Source: tf.io.parse_single_example.
-    """
-    attempted = "tf.io.parse_single_example"
-    for key, spec in features.items():
-        if not isinstance(spec, FixedLenFeature):
-            raise errors.error("RD20", attempted, f"feature {key!r} is {errors.type_of(spec)}",
-                               "Write `tf.io.FixedLenFeature`, or parse the row by `tf.train.Example.FromString`.")
-    row = Example.FromString(bytes(array_of(serialized)[()])).features.feature
-    return {key: _parsed(key, row.get(key), spec, attempted) for key, spec in sorted(features.items())}
-
-
-def parse_example(serialized: Any, features: Mapping[str, FixedLenFeature], example_names: object = None,
-                  name: str | None = None) -> dict[str, Any]:
-    """The features of several rows, as tensors with a row for each.
-
-    Args:
-        serialized: text of shape [n].
-        features: what each feature is.
-        example_names, name: without effect.
-
-    Raises:
-        RD20, RD34: as `parse_single_example`.
-
-    Source: tf.io.parse_example.
-    """
-    rows = [parse_single_example(row, features) for row in array_of(serialized)]
-    return {key: TextTensor([row[key] for row in rows]) if features[key].dtype.name == "string" else
-            tensor(np.stack([np.asarray(row[key]) for row in rows])) for key in sorted(features)}
-
-
-def _parsed(key: str, feature: Feature | None, spec: FixedLenFeature, attempted: str) -> Any:
-    kind = {"string": "bytes_list", "float32": "float_list", "int64": "int64_list"}.get(spec.dtype.name)
-    held = "" if feature is None else feature.WhichOneof("kind") or ""
-    wanted = int(np.prod(spec.shape))
-    if not held and spec.default_value is not None:
-        default = spec.default_value
-        array = np.broadcast_to(array_of(default) if kind == "bytes_list" else np.asarray(default), spec.shape)
-    elif feature is None or held != kind:
-        raise errors.error("RD34", attempted, f"feature {key!r} is {held or 'not there'}, and dtype "
-                           f"{spec.dtype.name} is asked for", "Ask for what was written, or pass a default_value.",
-                           kind=errors.InvalidArgumentError)
-    else:
-        values = getattr(feature, held).value
-        if len(values) != wanted:
-            raise errors.error("RD34", attempted, f"feature {key!r} has {errors.counted(len(values), 'value')}, and "
-                               f"shape {spec.shape} {wanted}", "Pass the shape that was written.",
-                               kind=errors.InvalidArgumentError)
-        array = (array_of(values) if kind == "bytes_list" else np.asarray(values)).reshape(spec.shape)
-    return TextTensor(array) if kind == "bytes_list" else numbers(array, spec.dtype.name)
 
 
 class TFRecordWriter(_Writer):
@@ -435,7 +444,8 @@ class TFRecordWriter(_Writer):
         options: None, "", "GZIP" or TFRecordOptions.
 
     Raises:
-        RD34: another compression.  RD27: the package `google-crc32c` is not installed.
+        RD34: another compression.  RD27: the package `google-crc32c` is not installed.  RD30: the file cannot be
+            written.
 
     Source: tf.io.TFRecordWriter.
     """
