@@ -356,6 +356,8 @@ def test_rows_without_a_group_and_groups_without_rows_are_errors(tf: Any, call: 
     ("tf.nn.max_pool2d(f, 2, 2, 'SAME')", r"max_pool2d: .*\(2, 3\)"), ("tf.nn.dropout(f, 1.5)", "rate is 1.5"),
     ("tf.nn.dropout(i, 0.5)", "int32"), ("tf.nn.space_to_depth(f[None, ..., None], 2)", "block_size is 2"),
     ("tf.nn.depth_to_space(f[None, ..., None], 2)", "divides the channels"),
+    ("tf.tensor_scatter_nd_max(f, [[5]], [[1.0, 1.0, 1.0]])", r"\(2, 3\).*\[\[5\]\]"),
+    ("tf.tensor_scatter_nd_min(f, [[1]], [[1.0]])", r"updates \(1, 1\)"),
     ("tf.image.image_gradients(f[..., None])", r"\(2, 3, 1\)\. Pass a batch"),
     ("tf.image.extract_patches(f[None, ..., None], [2, 2], [1, 1, 1, 1], [1, 1, 1, 1], 'SAME')", r"sizes is \[2, 2\]"),
     ("tf.image.extract_patches(f[None, ..., None], [1, 4, 4, 1], [1] * 4, [1] * 4, 'VALID')", "smaller sizes"),
@@ -1058,6 +1060,24 @@ def test_operands_of_different_dtypes_are_refused(tf: Any) -> None:
             call()
     with pytest.raises(TypeError, match=r"\[RD05\].*int32, beside it is 0.5"):
         tf.multiply([1, 2], 0.5)
+    with pytest.raises(TypeError, match=r"\[RD05\] tf.complex.*float64.*float32"):
+        tf.complex(tf.constant(1.0, tf.float64), tf.constant(2.0))
+    with pytest.raises(TypeError, match=r"\[RD05\] tf.complex.*int32.*tf.cast"):
+        tf.complex(1, 2)
+
+
+@needs_keras
+@pytest.mark.parametrize(("shapes", "text"), [
+    ('[(f, ("N", "D")), (tf.ones([2, 5]), ("N", "D"))]',
+     r"float32\[2, 5\]: 'D' of the shape \('N', 'D'\) is 3 by float32\[2, 3\]\. they differ"),
+    ('[(f, ("N", "N"))]', "'N' .* is 2 by"), ('[(f, (2, "D")), (tf.ones([2, 5]), ("*", "D"))]', "'D' .* is 3 by"),
+    ('[(f, ("N",))]', r"the shape is \('N',\)"), ('[(f, (4, None))]', "4 of .* is 4 explicitly"),
+    ('[(1.0, ("N",)), (f, ("N", None))]', "'N' .* is 1 by"), ('[(f[0], ())]', "is 1 explicitly"),
+    ('[(f, ("N", ...))]', "come first"), ("[(f, 3)]", "Pass a tuple"), ('[(f, (..., 1, "D", "E"))]', "the shape is"),
+])
+def test_shapes_that_are_not_as_asserted_are_named(tf: Any, shapes: str, text: str) -> None:
+    with pytest.raises(ValueError, match=rf"\[RD34\] tf.debugging.assert_shapes.*{text}"):
+        tf.debugging.assert_shapes(eval(shapes, {"tf": tf, **NAMES}), message="they differ")
 
 
 @needs_keras

@@ -11,6 +11,7 @@ import numpy as np
 from refdist import errors, nest, nn
 from refdist.array.convert import HoldsArray
 from refdist.tf.conversion import dtype_name
+from refdist.tf.misfits import shown
 from refdist.tf.operands import beside, numbers
 from refdist.tf.tensors import keras, library, tensor
 
@@ -102,6 +103,40 @@ def special(function: str, *tensors: Any) -> Any:
     import jax
 
     return getattr(jax.scipy.special, function)(*tensors)
+
+
+def real(x: Any) -> Any:
+    """The real part; of numbers that are not complex, themselves."""
+    return x.real if name_of(x).startswith("complex") else x
+
+
+def imaginary(x: Any) -> Any:
+    """The imaginary part."""
+    return x.imag if name_of(x).startswith("complex") else ops.zeros_like(x)
+
+
+def conjugate(x: Any) -> Any:
+    """The complex conjugate."""
+    return composed(x.real, ops.negative(x.imag)) if name_of(x).startswith("complex") else x
+
+
+def composed(real: Any, imaginary: Any) -> Any:
+    """Complex numbers of their parts.
+
+    Raises:
+        RD05: these are not both float32, or both float64.
+    """
+    own = name_of(real), name_of(imaginary)
+    if own[0] != own[1] or own[0] not in ("float32", "float64"):
+        raise errors.error("RD05", "tf.complex", f"real has dtype {own[0]}, imag {own[1]}",
+                           "Cast them: `tf.cast(x, tf.float32)`.", kind=errors.InvalidTypeError)
+    if library() == "torch":
+        import torch
+
+        return torch.complex(*torch.broadcast_tensors(real, imaginary))
+    import jax
+
+    return jax.lax.complex(*jax.numpy.broadcast_arrays(real, imaginary))
 
 
 def beta(x: Any) -> Any:
@@ -429,6 +464,17 @@ def normalized(x: Any, middle: Any, variance: Any, offset: Any, scale: Any, epsi
     return ops.add(ops.multiply(x, factor), shift if offset is None else ops.add(tensor(offset), shift))
 
 
+def weighted_moments(x: Any, weights: Any, axes: Any, keepdims: bool) -> tuple[Any, Any]:
+    """The mean and the variance, with weights that are broadcast; of float16 computed in float32."""
+    own = name_of(x)
+    x, weights = pair(ops.cast(x, "float32") if own == "float16" else x, weights)
+    whole = ops.sum(ops.add(weights, ops.zeros_like(x)), axes, keepdims=True)
+    middle = ops.divide(ops.sum(ops.multiply(weights, x), axes, keepdims=True), whole)
+    spread = ops.divide(ops.sum(ops.multiply(weights, ops.square(ops.subtract(x, middle))), axes, keepdims=True), whole)
+    mean, variance = (ops.cast(moment if keepdims else ops.squeeze(moment, axes), own) for moment in (middle, spread))
+    return mean, variance
+
+
 def sigmoid_loss(labels: Any, logits: Any) -> Any:
     """Cross entropy of independent classes, without overflow."""
     return ops.add(ops.subtract(ops.relu(logits), ops.multiply(logits, labels)),
@@ -525,6 +571,41 @@ def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any,
     if not bool(holds):
         raise errors.error("RD34", f"tf.debugging.{attempted}", f"it does not hold for {x} and {y}",
                            message or "Correct what is checked.", kind=kind)
+
+
+def shaped(shapes: Any, message: Any) -> None:
+    """Raises unless tensors have their shapes, in which texts stand for lengths that are the same wherever they stand.
+
+    Raises:
+        RD34: one has not, or a shape is none.
+    """
+    known: dict[Any, tuple[int, str]] = {}
+    for x, shape in shapes.items() if isinstance(shapes, dict) else shapes:
+        if shape is None:
+            continue
+        value = tensor(x)
+        attempted, lengths = f"tf.debugging.assert_shapes of {shown(value)}", tuple(value.shape) or (1,)
+        fix = message or "Correct what is checked."
+        if not isinstance(shape, Iterable):
+            raise errors.error("RD34", attempted, f"the shape is {shape!r}", "Pass a tuple, such as (\"N\", 2).")
+        symbols = tuple(shape)
+        inner = symbols[:1] in ((...,), ("*",))
+        symbols = symbols[1:] if inner else symbols
+        if any(symbol in (..., "*") for symbol in symbols):
+            raise errors.error("RD34", attempted, f"the shape is {shape!r}", "Let `...` or \"*\" come first.")
+        symbols = symbols or (() if inner else (1,))
+        if (len(lengths) < len(symbols)) if inner else len(lengths) != len(symbols):
+            raise errors.error("RD34", attempted, f"the shape is {shape!r}", fix, kind=errors.InvalidValueError)
+        for length, symbol in zip(lengths[len(lengths) - len(symbols):], symbols, strict=True):
+            if symbol is None or symbol == ".":
+                continue
+            try:
+                wanted, source = int(symbol), "explicitly"
+            except ValueError:
+                wanted, source = known.setdefault(symbol, (length, f"by {shown(value)}"))
+            if wanted != length:
+                raise errors.error("RD34", attempted, f"{symbol!r} of the shape {shape!r} is {wanted} {source}", fix,
+                                   kind=errors.InvalidValueError)
 
 
 def near(x: Any, y: Any, relative: Any, absolute: Any) -> Any:

@@ -140,13 +140,15 @@ def scan(fn: Any, elems: Any, initializer: Any, reverse: bool) -> Any:
 
 
 def called(func: Any, inp: Any, to_numpy: bool) -> Any:
-    """What a Python function returns, of tensors or of NumPy's arrays.
+    """What a Python function returns, of tensors or of NumPy's arrays; without a function, a decorator of one.
 
     Raises:
         RD25: no function.
     """
+    if func is None:
+        return lambda decorated: lambda *args: called(decorated, args, to_numpy)
     _callable("tf.py_function", func)
-    tensors = [tensor(value) for value in inp]
+    tensors = [tensor(value) for value in inp or ()]
     result = func(*[np.asarray(argument) for argument in tensors] if to_numpy else tensors)
     return nest.map_structure(lambda leaf: leaf if leaf is None else tensor(leaf), result)
 

@@ -75,6 +75,32 @@ def _sizes(rows: Any, ids: Any, count: int) -> Any:
     return kept(rows, ops.maximum(_reduced("sum", ones, ids, count), 1))
 
 
+def extreme(kind: str, x: Any, updates: Any, indices: Any) -> Any:
+    """The tensor with the larger, or the smaller, of its own slices and of the updates at indices.
+
+    Args:
+        kind: "max" or "min".
+        x: a tensor.
+        updates: slices of it.
+        indices: where each of them belongs.
+
+    Raises:
+        RD34: indices beyond the tensor, or updates of another shape.
+    """
+    attempted = f"tf.tensor_scatter_nd_{kind}"
+    places, shape = _integers(indices, "indices", attempted), tuple(x.shape)
+    depth = places.shape[-1] if places.ndim else 0
+    lengths = shape[:depth]
+    if (not 0 < depth <= len(shape) or tuple(updates.shape) != (*places.shape[:-1], *shape[depth:])
+            or ((places < 0) | (places >= np.array(lengths))).any()):
+        raise _invalid(attempted, f"the tensor has shape {shape}, updates {tuple(updates.shape)}, indices are "
+                       f"{short(places.tolist())}", "Pass an index of the tensor for each update.")
+    rows = math.prod(lengths)
+    numbers = np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), lengths).reshape(-1)
+    found = _reduced(kind, ops.reshape(updates, (len(numbers), *shape[depth:])), numbers, rows)
+    return (ops.maximum if kind == "max" else ops.minimum)(x, ops.reshape(found, shape))
+
+
 def segment(kind: str, data: Any, segment_ids: Any) -> Any:
     """Reduces the rows of each segment to one; a segment without rows gives 0, or 1 for products.
 

@@ -62,6 +62,11 @@ math.ndtri (x) : special("ndtri", T(x))
 math.lgamma (x) : special("gammaln", T(x))
 math.digamma (x) : special("digamma", T(x))
 math.lbeta (x) : beta(T(x))
+math.real (input) : real(T(input))
+math.imag (input) : imaginary(T(input))
+math.conj (x) : conjugate(T(x))
+math.angle (input) : ops.arctan2(imaginary(T(input)), real(T(input)))
+complex dtypes.complex (real, imag) : composed(T(real), T(imag))
 math.igamma (a, x) : special("gammainc", *pair(a, x))
 math.igammac (a, x) : special("gammaincc", *pair(a, x))
 math.zeta (x, q) : special("zeta", *pair(x, q))
@@ -247,6 +252,8 @@ scatter_nd (indices, updates, shape) : ops.scatter(T(indices), T(updates), ints(
 tensor_scatter_nd_update (tensor, indices, updates) : ops.scatter_update(T(tensor), T(indices), T(updates))
 tensor_scatter_nd_add (tensor, indices, updates) : added(T(tensor), T(indices), T(updates))
 tensor_scatter_nd_sub (tensor, indices, updates) : added(T(tensor), T(indices), ops.negative(T(updates)))
+tensor_scatter_nd_max (tensor, indices, updates) : groups.extreme("max", *pair(tensor, updates), indices)
+tensor_scatter_nd_min (tensor, indices, updates) : groups.extreme("min", *pair(tensor, updates), indices)
 dynamic_partition (data, partitions, num_partitions) : groups.partition(data, partitions, num_partitions)
 dynamic_stitch (indices, data) : groups.stitch(indices, data)
 unravel_index (indices, dims) : groups.unraveled(indices, ints(dims))
@@ -313,6 +320,10 @@ nn.bias_add (value, bias) : ops.add(T(value), T(bias))
 nn.l2_loss (t) : ops.divide(ops.sum(ops.square(T(t))), 2)
 nn.l2_normalize math.l2_normalize linalg.l2_normalize (x, axis=None, epsilon=1e-12) : unit(T(x), ints(axis), epsilon)
 nn.moments (x, axes, shift=None, keepdims=False) : ops.moments(T(x), ints(axes), keepdims)
+nn.weighted_moments (x, axes, frequency_weights, keepdims=False) :
+    weighted_moments(T(x), frequency_weights, ints(axes), keepdims)
+nn.lrn nn.local_response_normalization (input, depth_radius=5, bias=1, alpha=1, beta=0.5) :
+    windows.among_channels(T(input), int(depth_radius), bias, alpha, beta)
 nn.batch_normalization (x, mean, variance, offset, scale, variance_epsilon) :
     normalized(T(x), T(mean), T(variance), offset, scale, variance_epsilon)
 nn.embedding_lookup (params, ids, max_norm=None) : looked_up(params, ids, max_norm)
@@ -476,8 +487,8 @@ foldl (fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap
     flow.fold(fn, elems, initializer, False, "tf.foldl")[-1]
 foldr (fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False) :
     flow.fold(fn, elems, initializer, True, "tf.foldr")[-1]
-py_function (func, inp, Tout=None) : flow.called(func, inp, False)
-numpy_function (func=None, inp=(), Tout=None, stateful=True) : flow.called(func, inp, True)
+py_function (func=None, inp=None, Tout=None) : flow.called(func, inp, False)
+numpy_function (func=None, inp=None, Tout=None, stateful=True) : flow.called(func, inp, True)
 recompute_grad (f) : f
 executing_eagerly () : True
 no_op () : None
@@ -513,6 +524,7 @@ debugging.assert_rank_at_least (x, rank, message=None) :
     checked("assert_rank_at_least", T(x).ndim >= int(rank), x, rank, message, errors.InvalidValueError)
 debugging.assert_rank_in (x, ranks, message=None) :
     checked("assert_rank_in", T(x).ndim in ints(ranks), x, ranks, message, errors.InvalidValueError)
+debugging.assert_shapes (shapes, data=None, summarize=None, message=None) : shaped(shapes, message)
 debugging.assert_integer (x, message=None) :
     checked("assert_integer", "int" in name_of(T(x)), name_of(T(x)), "an integer", message, errors.InvalidTypeError)
 debugging.assert_type (tensor, tf_type, message=None) :

@@ -201,3 +201,10 @@ def dropped(x: Any, rate: Any, noise_shape: Any, draw: Any) -> Any:
     shape = tuple(x.shape) if noise_shape is None else tuple(
         own if size is None else int(size) for size, own in zip(noise_shape, x.shape, strict=True))
     return ops.where(ops.greater_equal(draw(shape, dtype), part), ops.multiply(x, 1 / (1 - part)), ops.zeros_like(x))
+
+
+def among_channels(x: Any, radius: int, bias: Any, alpha: Any, beta: Any) -> Any:
+    """The tensor, each number divided by the squares of those in the channels around it, as in AlexNet."""
+    squares = ops.pad(ops.square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
+    window = [squares[..., start:start + x.shape[-1]] for start in range(2 * radius + 1)]
+    return ops.divide(x, ops.power(ops.add(ops.multiply(functools.reduce(ops.add, window), alpha), bias), beta))
