@@ -22,7 +22,7 @@ for path in modules:
     if not {"jax", "torch"} & set(parts) and not name.startswith((
             "refdist.tf.computed", "refdist.tf.folders", "refdist.tf.groups", "refdist.tf.images",
             "refdist.tf.matrices", "refdist.tf.windows", "refdist.tf.keras.",
-            "refdist.tf.vocabularies", "refdist.conformance.trainers.testees.",
+            "refdist.tf.testing", "refdist.tf.vocabularies", "refdist.conformance.trainers.testees.",
             "refdist.conformance.trainers.evidence.")):
         importlib.import_module(name)
 data = [path.relative_to(checkout) for folder in ("refdist", "backends", "conformance")

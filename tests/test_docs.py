@@ -70,7 +70,7 @@ def test_the_examples_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPat
     if name.startswith("refdist.tf.keras.") or name in (
             "refdist.tf.computed", "refdist.tf.folders", "refdist.tf.groups", "refdist.tf.images",
             "refdist.tf.matrices", "refdist.tf.windows", "refdist.tf.tape",
-            "refdist.tf.vocabularies"):
+            "refdist.tf.testing", "refdist.tf.vocabularies"):
         os.environ.setdefault("KERAS_BACKEND", "torch")
         pytest.importorskip("torch", reason="`make interop` installs it")
         pytest.importorskip("keras", reason="`make interop` installs it")

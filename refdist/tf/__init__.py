@@ -30,6 +30,7 @@ from refdist.array.indexed_slices import IndexedSlices
 from refdist.config import device
 from refdist.core.rules.options import VariableAggregation, VariableSynchronization
 from refdist.data.spec import TensorSpec
+from refdist.tf import averages as _averages
 from refdist.tf import features as _features
 from refdist.tf import files as _files
 from refdist.tf import lookup as _lookup
@@ -89,7 +90,7 @@ lookup = _Namespace("lookup", own={
         "lookup.experimental", own=_part("lookup.experimental", _lookup, "MutableHashTable"))})
 train = _Namespace("train", _train, _part(
     "train", _records, "BytesList", "Example", "Feature", "FeatureList", "FeatureLists", "Features", "FloatList",
-    "Int64List", "SequenceExample"))
+    "Int64List", "SequenceExample") | _part("train", _averages, "ExponentialMovingAverage"))
 
 bool, string, bfloat16 = DTYPES["bool"], DTYPES["string"], DTYPES["bfloat16"]
 float16, float32, float64 = DTYPES["float16"], DTYPES["float32"], DTYPES["float64"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -32,8 +33,6 @@ INSTEAD = {
     "RaggedTensor": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
     "sparse": "Write the whole tensor: `tf.one_hot`, `tf.scatter_nd`.",
     "feature_column": "Write layers: `tf.keras.layers.StringLookup`, `CategoryEncoding`, `Normalization`.",
-    "train.ExponentialMovingAverage": "Write `use_ema=True` in the optimizer, or `average.assign(decay * average + "
-                                      "(1 - decay) * variable)` after each step.",
     "data.experimental.Counter": "Write `tf.data.Dataset.range(start, 2**62, step)`.",
     "data.experimental.CsvDataset": _ROWS,
     "data.experimental.make_csv_dataset": _ROWS,
@@ -63,17 +62,23 @@ class Namespace(ModuleType):
         path: its place below `tf`.
         base: the module of refdist that it stands for.
         own: names of its own.
+        later: names that are imported when they are asked for, by the modules that have them.
     """
 
-    def __init__(self, path: str, base: ModuleType | None = None, own: Mapping[str, object] | None = None) -> None:
+    def __init__(self, path: str, base: ModuleType | None = None, own: Mapping[str, object] | None = None,
+                 later: Mapping[str, str] | None = None) -> None:
         super().__init__(f"refdist.tf.{path}", base.__doc__ if base else None)
         self._path = path
         self._base = base
+        self._later = later or {}
         vars(self).update(own or {})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in self._later:
+            vars(self)[name] = getattr(_imported(self._later[name]), name)
+            return vars(self)[name]
         is_refdists = self._base is not None and name in dir(self._base)
         try:
             operation = operations.find(f"{self._path}.{name}")
@@ -89,7 +94,15 @@ class Namespace(ModuleType):
     def __dir__(self) -> list[str]:
         below = {path.rpartition(".")[2] for path in operations.OPERATIONS if path.rpartition(".")[0] == self._path}
         return sorted({*(name for name in vars(self) if name[0] != "_"), *(dir(self._base) if self._base else ()),
-                       *below})
+                       *below, *self._later})
+
+
+def _imported(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise errors.error("RD27", f"import {module}", f"the package {error.name} is not installed",
+                           "It comes with Keras: `pip install keras`.", kind=errors.MissingPackageError) from error
 
 
 def _refuse(module: ModuleType, name: str, path: str) -> object:

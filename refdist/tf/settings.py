@@ -268,7 +268,7 @@ debugging = Namespace("debugging", own=_below("debugging"))
 test = Namespace("test", own={
     "is_gpu_available": is_gpu_available, "gpu_device_name": gpu_device_name, "is_built_with_cuda": is_built_with_cuda,
     "is_built_with_gpu_support": is_built_with_cuda, "is_built_with_rocm": is_built_with_cuda,
-    "is_built_with_xla": is_built_with_cuda})
+    "is_built_with_xla": is_built_with_cuda}, later={"TestCase": "refdist.tf.testing", "main": "refdist.tf.testing"})
 _logging = Namespace("compat.v1.logging", own={
     "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL, "set_verbosity": _verbosity, "get_verbosity": lambda: get_logger().getEffectiveLevel(),
