@@ -406,8 +406,9 @@ def test_an_interrupt_at_any_moment_leaves_messages_whole(message: bytes) -> Non
         assert next(number for number in itertools.count() if not is_interrupted_at(number, sends)) > 5
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 @pytest.mark.parametrize("sends", [True, False])
-def test_an_interrupt_in_the_middle_of_a_message_leaves_it_whole(sends: bool) -> None:
+def test_an_interrupt_in_the_middle_of_a_message_leaves_it_whole(sends: bool, error: type[BaseException]) -> None:
     message = b"long" * 1_000_000  # more than fits into a socket
     here, there = socket.socketpair()
     channel = SocketChannel(Connection(here.detach()), 60.0)
@@ -423,7 +424,7 @@ def test_an_interrupt_in_the_middle_of_a_message_leaves_it_whole(sends: bool) ->
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     def handler(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise error
 
     if not sends:
         there.sendall(struct.pack("!Q", len(message)) + message[:100])
@@ -431,7 +432,7 @@ def test_an_interrupt_in_the_middle_of_a_message_leaves_it_whole(sends: bool) ->
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(error):
             channel.send(message) if sends else channel.receive()
         interrupter.join(HANG)
     finally:

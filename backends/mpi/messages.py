@@ -53,7 +53,8 @@ class SocketChannel:
     several messages in a row calls `receive` again, and does not ask the file whether there is another one.
 
     An interrupt comes where a function begins, and where a call, of C too, has returned: what the call has returned is
-    then lost.  So what is sent and received is noted by the same call of C that does it.
+    then lost.  So what is sent and received is noted by the same call of C that does it.  What a signal handler raises
+    is such an interrupt, whatever it is.
     """
 
     def __init__(self, connection: Connection, seconds: float) -> None:
@@ -85,6 +86,7 @@ class SocketChannel:
                 else:
                     del unsent[0], sent[:]
         except _BROKEN as error:
+            _raise_a_handler_s(error)
             raise self._gone(error) from error
 
     def receive(self) -> bytes:
@@ -100,6 +102,7 @@ class SocketChannel:
                 self._take(min(missing, _LONG))
                 missing -= len(parts[-1])
         except _BROKEN as error:
+            _raise_a_handler_s(error)
             raise self._gone(error) from error
         first = parts[0]
         message = first[_LENGTH.size:end] if len(parts) == 1 else b"".join([first[_LENGTH.size:], *parts[1:]])
@@ -129,6 +132,15 @@ class SocketChannel:
     def close(self) -> None:
         """See `Channel`."""
         self._socket.close()
+
+
+def _raise_a_handler_s(error: BaseException) -> None:
+    # A signal handler that interrupts a wait for a socket may raise an OSError, too, such as TimeoutError.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None and trace.tb_frame.f_globals is not globals():
+        raise error
 
 
 class MPIPeers:

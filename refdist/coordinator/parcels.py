@@ -23,7 +23,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from refdist import errors
 from refdist.coordinator import steady
@@ -41,6 +41,8 @@ from refdist.strategies.parameter_server import ParameterServerExtended, Paramet
 from refdist.variables.remote import RemoteVariable, handle
 from refdist.variables.served import PerWorkerVariable
 from refdist.variables.variable import ResourceVariable
+
+A = TypeVar("A")
 
 
 def _cloudpickle() -> Any:
@@ -83,6 +85,20 @@ def by_value(value: object) -> bytes:
         raise errors.error("RD25", "the result of a scheduled function", f"it cannot be sent to the coordinator: "
                            f"{error}", "Return arrays, numbers and other plain objects.") from error
     return file.getvalue()
+
+
+def fails_again(call: Callable[[A], object], argument: A) -> bool:
+    """Whether a call that has raised an error raises one again; else a signal handler has raised that meanwhile.
+
+    Handlers are called in the main thread only.
+    """
+    try:
+        if threading.current_thread() is threading.main_thread():
+            call(argument)
+            return False
+    except Exception:
+        pass
+    return True
 
 
 class SharedDataset(PerWorkerDataset):
@@ -156,15 +172,20 @@ class Outgoing:
         Raises:
             RD25: something in it cannot be sent.  RD20: a variable of this process alone.
         """
-        file = io.BytesIO()
         try:
-            self._pickler(file, 5).dump(value)
+            return self._packed(value)
         except errors.RefdistError:
             raise
         except Exception as error:
+            if not fails_again(self._packed, value):
+                raise
             raise errors.error("RD25", "ClusterCoordinator.schedule", f"something that the function needs cannot be "
                                f"sent to a process: {error}", "Make it in the function, or in the function given to "
                                "create_per_worker_dataset.") from error
+
+    def _packed(self, value: object) -> bytes:
+        file = io.BytesIO()
+        self._pickler(file, 5).dump(value)
         return file.getvalue()
 
     def call(self, fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:

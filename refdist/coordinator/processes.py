@@ -37,7 +37,7 @@ from refdist import errors
 from refdist.coordinator.choices import current
 from refdist.coordinator.closures import CANCELLED, Closure
 from refdist.coordinator.functions import Functions
-from refdist.coordinator.parcels import Outgoing, SharedDataset
+from refdist.coordinator.parcels import Outgoing, SharedDataset, fails_again
 from refdist.coordinator.waiting import Waiting
 from refdist.runtime import Field
 from refdist.strategies.job import Job
@@ -351,5 +351,7 @@ def _unpacked(answer: bytes) -> tuple[str, object]:
     try:
         what, result = pickle.loads(answer)
     except Exception as error:
+        if not fails_again(pickle.loads, answer):
+            raise
         return FAILED, error
     return what, result

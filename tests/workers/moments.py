@@ -41,3 +41,8 @@ def interrupted(number: int, call: Callable[[], object], handler: Callable[[], o
 def interrupt() -> None:
     """What Python's handler of Ctrl-C does."""
     raise KeyboardInterrupt
+
+
+def time_is_up() -> None:
+    """What a program's own handler of SIGALRM may do."""
+    raise TimeoutError

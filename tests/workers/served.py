@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from moments import interrupt, interrupted
+from moments import interrupt, interrupted, time_is_up
 
 import refdist
 from refdist.coordinator import ClusterCoordinator, interleaving, restart_task, stop_task
@@ -494,7 +494,7 @@ def accesses_of_handlers(strategy: Any, c: Any) -> None:
 
 
 def interrupts(strategy: Any, c: Any) -> None:
-    """An interrupt at any moment of a call loses no function, no worker and no variable."""
+    """An interrupt at any moment of a call loses no function, no worker and no variable; nor does a handler's error."""
     with strategy.scope():
         step = refdist.Variable(0)
 
@@ -502,12 +502,12 @@ def interrupts(strategy: Any, c: Any) -> None:
         time.sleep(0.002)  # so it has not ended when the call begins
         return int(step.assign_add(1))
 
-    def comes(call: Callable[[Any], object], number: int) -> bool:
+    def comes(call: Callable[[Any], object], handler: Callable[[], object], number: int) -> bool:
         before = int(step)
         value = c.schedule(add)
         try:
-            was_interrupted = interrupted(number, functools.partial(call, value), interrupt)
-        except KeyboardInterrupt:
+            was_interrupted = interrupted(number, functools.partial(call, value), handler)
+        except (KeyboardInterrupt, TimeoutError):
             was_interrupted = True
         assert value.fetch() in (before + 1, before + 2)
         c.join()
@@ -519,9 +519,10 @@ def interrupts(strategy: Any, c: Any) -> None:
     calls: list[Callable[[Any], object]] = [
         lambda value: c.schedule(add), lambda value: value.fetch(), lambda value: c.join(), lambda value: c.done(),
         lambda value: step.assign_add(1), lambda value: step.read_value()]
-    for call in calls:
+    handlers = [(call, interrupt) for call in calls] + [(calls[i], time_is_up) for i in (0, 1, 5)]
+    for call, handler in handlers:
         number = 0
-        while any(comes(call, number) for _ in range(10)):  # of a function that has ended a wait has fewer moments
+        while any(comes(call, handler, number) for _ in range(10)):  # of an ended function a wait has fewer moments
             number += 1
         assert number > 10
 
