@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import pdb
@@ -100,6 +101,22 @@ def test_a_program_that_waits_without_the_coordinator_is_cut_and_told_what_to_wr
     assert int(match[1]) in range(made.__code__.co_firstlineno, waits_for.__code__.co_firstlineno + 14)
     assert not any("no function of a coordinator" in reason for reason in report.reasons)
     assert signal.getsignal(signal.SIGURG) is handler
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_sleep_that_looks_like_a_wait_for_ever_is_to_be_left_out_while_functions_are_left() -> None:
+    def body(sleeps_first: bool, c: ClusterCoordinator, v: Any) -> object:
+        c.schedule(v.assign_add, args=(1.0,))
+        if not sleeps_first:
+            c.join()
+        time.sleep(4)
+        c.join()
+        return float(v)
+
+    report = refdist.explore(program(functools.partial(body, True)), budget="1s")
+    assert any("did not go on for 1 seconds (leave out a longer sleep, in which nothing else goes on)" in reason
+               for reason in report.reasons), report
+    assert refdist.explore(program(functools.partial(body, False)), budget="1min").proved
 
 
 @pytest.mark.usefixtures("soon")
