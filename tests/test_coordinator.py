@@ -7,7 +7,9 @@ import functools
 import itertools
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,10 @@ from refdist.coordinator import (
     interleaving,
     restart_task,
     stop_task,
+    strands,
 )
-from refdist.coordinator.cluster import PATIENCE
+from refdist.coordinator.choices import Option, Scheduler
+from refdist.coordinator.cluster import PATIENCE, Cluster
 from refdist.data import Dataset
 from refdist.errors import CancelledError, InvalidContextError
 
@@ -775,3 +779,31 @@ def test_a_signal_handler_at_any_moment_waits_or_is_told_that_it_cannot(name: st
 
     assert next(number for number in itertools.count() if not is_handled_at(number)) > 10
     assert any(waited)
+
+
+def test_a_function_that_ends_while_it_is_given_up_takes_no_later_one_with_it() -> None:
+    ends = threading.Event()
+    later = coordinator(1)
+
+    class GivesUp(Scheduler):
+        def choose(self, options: Sequence[Option], cluster: Cluster) -> int:
+            return 0
+
+        def runs(self, frame: FrameType) -> None:
+            ends.set()
+            while not strands._parked:
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+
+    def waits() -> None:
+        while not ends.is_set():
+            time.sleep(0.001)
+
+    strands._parked.clear()
+    with GivesUp(), pytest.raises(KeyboardInterrupt):
+        c = coordinator(1)
+        c.schedule(waits)
+        c.join()
+    outcomes: list[object] = []
+    elsewhere(lambda: outcomes.append(later.schedule(int).fetch()))
+    assert outcomes == [0], "it waits for ever"

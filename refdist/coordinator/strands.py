@@ -50,29 +50,39 @@ def _wait(lock: threading.Lock, look: Callable[[], object]) -> None:
 class _Thread:
     """A thread that carries out jobs, and is parked between them."""
 
-    __slots__ = ("job", "turn")
+    __slots__ = ("job", "number", "turn")
 
     def __init__(self, job: Job) -> None:
         self.job: Job | None = job
+        self.number = 0
         self.turn = Turn()
         threading.Thread(target=self._work, name="refdist worker", daemon=True).start()
 
     def _work(self) -> None:
-        while True:
-            job, self.job = self.job, None
-            while job is not None:
-                job = job()
-            _parked.append(self)
-            self.turn.wait()
+        self.number = threading.get_ident()
+        _ended.discard(self.number)  # that was another one, which is gone
+        try:
+            while True:
+                job, self.job = self.job, None
+                while job is not None:
+                    job = job()
+                _parked.append(self)
+                self.turn.wait()
+        except BaseException:
+            if self.number not in _ended:
+                raise
 
 
 _parked: list[_Thread] = []
+# The numbers of threads in which an error is raised.  It may come when their job is done, so they get no other one.
+_ended: set[int] = set()
 
 
 def start(job: Job) -> None:
     """Gives the turn to a job, which runs in a thread of its own."""
     try:
-        thread = _parked.pop()
+        while (thread := _parked.pop()).number in _ended:
+            pass
     except IndexError:
         _Thread(job)
         return
@@ -82,6 +92,7 @@ def start(job: Job) -> None:
 
 def end(thread: int, error: type[BaseException]) -> None:
     """Raises an error in a thread, at its next instruction of Python: one that waits in C first comes back from it."""
+    _ended.add(thread)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
