@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -807,3 +808,24 @@ def test_a_function_that_ends_while_it_is_given_up_takes_no_later_one_with_it() 
     outcomes: list[object] = []
     elsewhere(lambda: outcomes.append(later.schedule(int).fetch()))
     assert outcomes == [0], "it waits for ever"
+
+
+def test_threads_that_make_the_coordinator_of_a_strategy_get_the_same_one() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(100):
+            its_own, both, coordinators = strategy(1), threading.Barrier(2), list[ClusterCoordinator]()
+
+            def make() -> None:
+                both.wait()  # noqa: B023
+                coordinators.append(ClusterCoordinator(its_own))  # noqa: B023
+
+            threads = [threading.Thread(target=make) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert coordinators[0] is coordinators[1]
+    finally:
+        sys.setswitchinterval(before)

@@ -6,6 +6,7 @@ What happens to a function is in `functions`; here are the calls that users make
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from refdist.strategies.replica_context import call_arguments
 
 # The length of the queue at which `schedule` blocks.
 QUEUE_LIMIT = 262144
+
+_making = threading.RLock()  # held while a thread makes a coordinator, and the workers that all of them share
 
 
 class ClusterCoordinator:
@@ -59,16 +62,17 @@ class ClusterCoordinator:
         if not isinstance(strategy, ParameterServerStrategy):
             raise errors.error("RD34", "ClusterCoordinator", f"strategy is {errors.type_of(strategy)}",
                                "Pass a refdist.ParameterServerStrategy.")
-        known = strategy._coordinator
-        if isinstance(known, cls):
-            return known
-        made = super().__new__(cls)
-        made._strategy = strategy
-        extended = strategy.extended
-        assert isinstance(extended, ParameterServerExtended)
-        made._cluster = Cluster(extended) if extended.job is None else Processes(extended, extended.job)
-        strategy._coordinator = made
-        return made
+        with _making:
+            known = strategy._coordinator
+            if isinstance(known, cls):
+                return known
+            made = super().__new__(cls)
+            made._strategy = strategy
+            extended = strategy.extended
+            assert isinstance(extended, ParameterServerExtended)
+            made._cluster = Cluster(extended) if extended.job is None else Processes(extended, extended.job)
+            strategy._coordinator = made
+            return made
 
     def __init__(self, strategy: ParameterServerStrategy) -> None: ...
 
