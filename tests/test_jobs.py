@@ -35,7 +35,8 @@ def launch(workers: int, servers: int, *arguments: str, **environment: str) -> s
 
 def test_functions_run_on_processes(tmp_path: Path) -> None:
     names = ["results", "variables", "datasets", "failures", "strategies", "threads", "schedules_meanwhile", "handlers",
-             "handlers_at_each_moment", "fails_at_each_moment", "accesses_of_handlers", "interrupts"]
+             "handlers_at_each_moment", "fails_at_each_moment", "accesses_of_handlers", "interrupts",
+             "interrupted_answers"]
     done = launch(2, 2, PROGRAMS, *names, FOLDER=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout == "".join(f"{name} came through\n" for name in names)

@@ -44,6 +44,7 @@ class Link:
         self._channel = channel
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
+        self._broken_off = False  # whether an interrupt may have kept an answer from being taken
 
     def ask(self, device: str, what: str, *request: object) -> Any:
         """Sends a request and returns the server's answer.
@@ -64,15 +65,25 @@ class Link:
                                "Let the handler set a variable of Python, and look at it after each access.")
         with self._lock:
             try:
-                self._channel.send(message)
-                answered = 0
-                while answered != number:  # before it come the answers to requests that were interrupted
-                    answered, good, outcome = pickle.loads(self._channel.answer())
+                if self._broken_off:
+                    # A server that sends a long answer takes no long request before that is read, but a short one.
+                    short = next(self._numbers)
+                    self._answer(short, pickles.dumps((short, "nothing")))
+                self._broken_off = True
+                good, outcome = self._answer(number, message)
+                self._broken_off = False
             except Gone as gone:
                 raise served.lost(device, what) from gone
         if not good:
             raise outcome
         return outcome
+
+    def _answer(self, number: int, message: bytes) -> tuple[bool, Any]:
+        self._channel.send(message)
+        answered = 0
+        while answered != number:  # before it come the answers to requests that were interrupted
+            answered, good, outcome = pickle.loads(self._channel.answer())
+        return good, outcome
 
 
 class Facts(NamedTuple):
@@ -207,6 +218,9 @@ class Store:
         # Number of a variable -> (how often it was replaced, its value).
         self._versions: dict[int, tuple[int, Any]] = {}
         self._lock = threading.Lock()
+
+    def nothing(self) -> None:
+        """For a request whose answer says that all before were answered."""
 
     def get(self, number: int) -> Any:
         """The value of a variable."""

@@ -527,6 +527,20 @@ def interrupts(strategy: Any, c: Any) -> None:
         assert number > 10
 
 
+def interrupted_answers(strategy: Any, c: Any) -> None:
+    """After an interrupt in a long answer, the next request may be as long."""
+    with strategy.scope():
+        v = refdist.Variable(np.zeros(4_000_000))
+    signal.signal(signal.SIGALRM, lambda *_: interrupt())
+    for i in range(1, 11):
+        signal.setitimer(signal.ITIMER_REAL, i / 500)
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                v.read_value()
+        assert v.assign(np.full(4_000_000, float(i)))[-1] == i
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
 def note_the_time() -> None:
     """Makes the file AT, whose time is then that of the first fault."""
     if "AT" in os.environ:
