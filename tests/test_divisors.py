@@ -217,6 +217,19 @@ def test_what_multiplies_by_a_number_of_rows(text: str, wanted: bool, tmp_path: 
     assert not divisors.multiplies_by_length(Place(str(tmp_path / "program.py"), "f", 1, 1, 0, len(text)))
 
 
+@pytest.mark.parametrize(("text", "line"), [
+    ("rate = 0.1 * strategy.num_replicas_in_sync\nc.all_reduce(rate * g)", 1), ("c.all_reduce(g * 0.5 * n_gpus)", 1),
+    ("rate *= replicas\nc.all_reduce(\n  g *\n  rate)", 1), ("n = replicas\nlr = base * n\nc.all_reduce(lr * g)", 2),
+    ("def f(loss):\n c.all_reduce(loss)\n\nf(loss * replicas)", 4),
+    ("size = 8 * replicas\nc.all_reduce(g / size)", None), ("rows = each * replicas\nc.all_reduce(g / rows)", None),
+    ("w -= 0.1 * replicas * c.all_reduce(g)", None), ("rate = 0.1 * replicas\nc.all_reduce(g)", None),
+    ("rate = 0.1 * replicas\nc.all_gather(rate * g)", None), ("c.all_reduce(0.1 * g", None)])
+def test_a_factor_of_replicas_in_what_is_reduced(text: str, line: int | None, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(text)
+    call = next((at for at, part in enumerate(text.splitlines(), 1) if "all_reduce" in part), 1)
+    assert divisors.multiplied_by_replicas(str(tmp_path / "program.py"), call, "all_reduce") == line
+
+
 def test_of_what_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("g = c.all_reduce(g) if")
     place = Place(str(tmp_path / "program.py"), "", 1, 1, 4, 19)

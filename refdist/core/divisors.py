@@ -247,6 +247,54 @@ def _products(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
                 yield node.func.value, node.args[0]
 
 
+def multiplied_by_replicas(file: str, line: int, call: str) -> int | None:
+    """The line on which what a call is given, or a factor of it, is multiplied by the number of replicas.
+
+    A number of rows or steps does not count: what is divided by it is not multiplied.
+
+    Args:
+        file, line: where the call is.
+        call: the name of what is called.
+
+    Returns:
+        None where the text has no such product, or it does not come to the call.
+    """
+    return _multiplication(text_of(file), line, call)
+
+
+@functools.lru_cache(maxsize=64)
+def _multiplication(text: Text, line: int, call: str) -> int | None:
+    try:
+        program = _of_one(text)
+    except (SyntaxError, ValueError):
+        return None
+    given = [argument for node in program.nodes() if isinstance(node, ast.Call) and name_of(node.func) == call
+             and node.lineno <= line <= (node.end_lineno or 0) for argument in _arguments(node)]
+    counts = _Counts(program, 0)
+    for node in program.nodes() if given else ():
+        match node:
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                product: ast.expr = node
+                factors = [(left, right), (right, left)]
+                size = _is_of_a_size(node, program.parent(node))
+            case ast.AugAssign(target=product, op=ast.Mult(), value=value):
+                factors, size = [(product, value)], False
+            case _:
+                continue
+        if not size and any(counts.is_named(by) and _is_a_factor(other, program.parent(product))
+                            for other, by in factors) and any(map(Flow(program, [product]).reaches, given)):
+            return product.lineno
+    return None
+
+
+def _is_a_factor(node: ast.expr, parent: ast.AST | None) -> bool:
+    # Whether its text, or that of what is assigned, says that it scales a gradient: `0.1 * n`, `rate * n`.
+    if any(isinstance(part, ast.Constant) and isinstance(part.value, float) for part in ast.walk(node)):
+        return True
+    targets: Iterable[str] = map(ast.unparse, parent.targets) if isinstance(parent, ast.Assign) else ()
+    return any(map(_RATES.search, (ast.unparse(node), *targets)))
+
+
 def is_by_length(place: call_site.Place) -> bool:
     """Whether the expression at a place divides by a length: `x / len(y)`, `x / y.shape[0]`, or a name for one."""
     return place.column is not None and _is_by(text_of(place.file), Part(0, *place[1:]), _is_length)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sized
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from refdist.core import divisors
 from refdist.core.scaled import Deal
 from refdist.insight import summaries
 from refdist.insight.aligned import (
@@ -447,6 +448,11 @@ def _scaled(case: Case) -> Cause | None:
             if earlier is not None and second.call.startswith("assign") and _near(
                     sorted(map(abs, parts[0])), sorted(map(abs, y)), 1e-3):  # it is written, and not summed
                 return _multiplied(f"{where} gets {times}")
+        place = None if alike else _multiplication(second)
+        if place is not None:
+            return Cause("MULTIPLIED BEFORE REDUCING", f"{where} gets {times}: what replicas contribute, or a factor "
+                         f"of it such as the learning rate, is multiplied by the number of replicas at {place}",
+                         "Leave that factor out to train as on one replica with the same global batch.")
         if op in ("MEAN", "ONLY_FIRST_REPLICA"):
             return _factor(f"{where} gets {times}")
         if alike:
@@ -474,6 +480,14 @@ def _scaled(case: Case) -> Cause | None:
                      "divided once more",
                      "Divide once: reduce with SUM what was divided by the global batch, or with MEAN what is a mean.")
     return None
+
+
+def _multiplication(meeting: Meeting) -> str | None:
+    # Where the text multiplies what is contributed by the number of replicas.
+    file, _, line = meeting.line.rpartition(":")
+    call = meeting.call.partition(" ")[0].rpartition(".")[2]
+    at = divisors.multiplied_by_replicas(file, int(line), call) if file and line.isdigit() else None
+    return None if at is None else f"{PurePath(file).name}:{at}"
 
 
 def _undistributed(case: Case, observation: str) -> Cause | None:

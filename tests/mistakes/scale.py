@@ -110,6 +110,14 @@ def rate_times_replicas_of_a_sum() -> None:
     each(strategy, step)
 
 
+def rate_times_replicas_in_a_sum() -> None:
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    base = 0.1
+    rate = base * strategy.num_replicas_in_sync
+    each(strategy, lambda x: w.assign_sub(rate * (x.sum(axis=0) / np.float32(8))))
+
+
 def rate_changed_by_each_replica() -> None:
     # A schedule of the learning rate that is stepped in the replicas: four times in each step.
     strategy, rate = four(), {"rate": 0.1}
@@ -356,6 +364,7 @@ MISTAKES = [
     (0, regularization_not_scaled, "warns RD37"),
     (0, penalty_in_the_update, "warns RD37"),
     (0, rate_times_replicas_of_a_sum, "compare MULTIPLIED AFTER REDUCING"),
+    (0, rate_times_replicas_in_a_sum, "compare MULTIPLIED BEFORE REDUCING"),
     (0, rate_changed_by_each_replica, "compare MULTIPLIED AFTER REDUCING"),
     (0, rows_of_a_table_averaged, "compare DIVIDED TWICE"),
     (0, mean_of_a_ratio, "compare ROWS OF ONE REPLICA"),
