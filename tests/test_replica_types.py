@@ -362,6 +362,24 @@ def test_what_was_written_over_is_not_the_same_any_more(clear: Callable[[Any], N
     assert findings(lambda: each(strategy, step)) == []
 
 
+def through_its_base(w: Any, value: Any) -> Any:
+    """A view of a copy of the weights, into which something else is written through the copy."""
+    copy = w.read_value().copy()
+    view = copy[:]
+    copy[...] = value
+    return view
+
+
+@pytest.mark.parametrize("compute", [
+    lambda w, x: through_its_base(w, x.sum(axis=0)), lambda w, x: through_its_base(w, x.sum(axis=0)) + x.sum(axis=0),
+    lambda w, x: through_its_base(w, 0) + x.sum(axis=0), lambda w, x: (w.read_value() - w.read_value()) + x.sum(axis=0),
+    lambda w, x: x.sum(axis=0) - 0 * w.read_value()])
+def test_what_only_came_from_the_same_is_not_taken_for_it(compute: Callable[[Any, Any], Any]) -> None:
+    strategy = four()
+    w = weights(strategy)
+    assert findings(lambda: each(strategy, lambda x: replica().all_reduce("SUM", compute(w, x)))) == []
+
+
 @pytest.mark.parametrize(("local", "warned"), [(1, False), (2, True)])
 def test_a_penalty_that_one_worker_may_add_alone_is_none_of_all(local: int, warned: bool) -> None:
     def program() -> None:

@@ -18,6 +18,7 @@ from refdist.array.convert import HoldsArray, on_host
 from refdist.array.replica_types import (
     UNKNOWN,
     ReplicaType,
+    added_differs,
     has_type,
     program,
     source,
@@ -160,6 +161,8 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
                           "reduced.")
             elif not _agree(kinds, total) or (of is Of.BOTH and len(kinds) == 1):
                 pass  # the one replica of this worker may be the only one that adds it
+            elif _differ(values) if of is Of.SAME else added_differs(kinds):
+                pass  # it was written to after its type was known, as through another view of its memory
             elif of is Of.BOTH:
                 _warn("RD37", attempted, f"what is the same on all {total} replicas is added to each replica's sum "
                       f"over its rows, and these are summed: it counts {total} times", kinds[0], _ADD, scaled=total)
@@ -233,6 +236,12 @@ def _is_shared(values: Sequence[object]) -> bool:
         return False
     first = on_host(values[0])
     return first is not None and first.dtype.kind in "iufc" and bool(np.any((first != 0) & (first != 1)))
+
+
+def _differ(values: Sequence[object]) -> bool:
+    # Whether what replicas contribute has other bytes.
+    arrays = [array for value in values if (array := on_host(value)) is not None]
+    return any(array.tobytes() != arrays[0].tobytes() for array in arrays)
 
 
 def _agree(kinds: Sequence[ReplicaType], total: int) -> bool:

@@ -23,18 +23,18 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
 import numpy as np
 
-from refdist.core import call_site, divisors
+from refdist.core import call_site, context_stack, divisors
 from refdist.core.checks import types as types_are_on
 from refdist.core.checks import types_off
 from refdist.core.rules.replica_types import ALONG, COMBINED, MEANINGS, Along, Of, Operand, Operation, Plain
-from refdist.runtime import Late
+from refdist.runtime import Field, Late
 
 _computes_for_the_program = True  # see core/tracebacks
 # What operations of NumPy do; any other is Operation.OTHER.
@@ -130,6 +130,14 @@ class ReplicaType:
                 places.append(call_site.of_one(here._code, here._at))
             if here._before is None:
                 return places
+            here = here._before
+
+    def operations(self) -> Iterator[tuple[int, int]]:
+        """Of each step where it is in its code, with the id of that."""
+        here: ReplicaType | None = self
+        while here is not None:
+            if here._code is not None:
+                yield id(here._code), here._at
             here = here._before
 
     @property
@@ -547,6 +555,8 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
             key.append(here)
             # A known type keeps the code, and so its id.
             kind = _kept.get(tuple(key)) or _derived(frame, key, inputs, result)
+            if kind.of is Of.BOTH and ufunc in _ADDING:
+                kind = _of_added(here, kind, inputs)
             if not out and kind is not UNKNOWN and type(result) is np.ndarray and result.dtype.char in _NUMERIC:
                 view: Typed = result.view(Typed)
                 view._type = kind
@@ -582,6 +592,28 @@ def _computed(frame: FrameType, ufunc: np.ufunc, method: str, inputs: Sequence[A
 
 
 _ADDING = frozenset((np.add, np.subtract))
+# Where what is the same on all replicas was added to a sum: by the place and the replica, the bytes of what was added.
+_added: Field[dict[tuple[int, int], dict[int, bytes]]] = Field("what replicas have added to a sum of rows", dict)
+
+
+def _of_added(place: tuple[int, int], kind: ReplicaType, operands: Sequence[Any]) -> ReplicaType:
+    # Of a sum and what is the same: it is kept what that was, in case that it was written to after its type was known.
+    same = next((operand for operand in operands if type_of(operand).of is Of.SAME), None)
+    replica = context_stack.frame().replica_id
+    if same is None or replica is None:
+        return kind
+    array = np.asarray(plain(same))
+    if not array.any():  # nothing is added: `total = w - w`
+        return next(type_of(operand) for operand in operands if operand is not same)
+    if place not in _added.value and len(_added.value) >= _KEPT:
+        _added.value.clear()
+    _added.value.setdefault(place, {})[replica] = array.tobytes()
+    return kind
+
+
+def added_differs(kinds: Sequence[ReplicaType]) -> bool:
+    """Whether what replicas have last added to sums as the same on all was not the same."""
+    return any(len({*_added.value.get(place, {}).values()}) > 1 for kind in kinds for place in kind.operations())
 
 
 def _computes_itself(value: Any) -> bool:
