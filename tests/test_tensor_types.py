@@ -198,6 +198,12 @@ def written(x: Any, w: Any) -> Any:
     (lambda x, w: x.select(1, 0).mean(), Of.MEAN), (lambda x, w: F.mish(F.relu6(x)).round().sum(), Of.SUM),
     (lambda x, w: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="batchmean"), Of.MEAN),
     (lambda x, w: F.kl_div(x.log_softmax(1), x.softmax(1), reduction="sum"), Of.SUM),
+    (lambda x, w: torch.tensor(0.5) * x.sum(), Of.SUM), (lambda x, w: x.mean() * torch.as_tensor(2).double(), Of.MEAN),
+    (lambda x, w: torch.tensor(0.5) * (w * w).sum(), Of.SAME), (lambda x, w: torch.tensor(0.0) + x.sum(), Of.SUM),
+    (lambda x, w: torch.tensor(x.mean().item()) * 2, Of.MEAN),
+    (lambda x, w: torch.tensor(2.5).int() * x.sum(), Of.UNKNOWN),
+    (lambda x, w: torch.tensor(0.5).mul_(torch.ones(())) * x.sum(), Of.UNKNOWN),
+    (lambda x, w: -torch.tensor(0.5) * x.sum(), Of.UNKNOWN),
 ])
 def test_functions_of_pytorch_make_of_types_what_numpys_do(compute: Callable[[Any, Any], Any], of: Of) -> None:
     assert kind_of(compute) is of
@@ -386,14 +392,19 @@ def test_a_tensor_is_pytorchs_own() -> None:
     each(step)
 
 
-def test_right_training_with_a_tape_and_an_optimizer_of_keras_is_left_alone() -> None:
+def tf_on_pytorch() -> Any:
+    """`refdist.tf`, where Keras computes with PyTorch."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
     pytest.importorskip("keras", reason="Keras is not installed", exc_type=ImportError)
     if "keras" in sys.modules and sys.modules["keras"].backend.backend() != "torch":
         pytest.skip("Keras computes with another library")
     import refdist.tf as tf
 
-    strategy = four()
+    return tf
+
+
+def test_right_training_with_a_tape_and_an_optimizer_of_keras_is_left_alone() -> None:
+    tf, strategy = tf_on_pytorch(), four()
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
         optimizer = tf.keras.optimizers.SGD(0.01)
@@ -405,3 +416,30 @@ def test_right_training_with_a_tape_and_an_optimizer_of_keras_is_left_alone() ->
         optimizer.apply(gradients, model.trainable_variables)
 
     assert findings(lambda: each(lambda x: step(x, lambda rows: rows.sum() / 8), strategy=strategy)) == []
+    [finding] = findings(lambda: each(lambda x: step(x, lambda rows: rows.mean()), strategy=strategy))
+    assert str(finding.message).startswith("[RD38] all_reduce SUM") and " -> gradient (" in str(finding.message)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_penalty_of_keras_that_each_replica_adds_is_found(shared: bool) -> None:
+    tf, strategy = tf_on_pytorch(), four()
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1, kernel_regularizer="l2")])
+        optimizer = tf.keras.optimizers.SGD(0.01)
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(tf.reduce_sum(tf.square(model(x)), axis=1), global_batch_size=8)
+            penalty = tf.add_n(model.losses)
+            loss += tf.nn.scale_regularization_loss(penalty) if shared else penalty
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    def program() -> None:
+        [loss] = each(step, strategy=strategy)
+        strategy.reduce("SUM", loss, axis=None)
+
+    messages = [str(finding.message) for finding in findings(program)]
+    assert len(messages) == (not shared)
+    if not shared:
+        assert messages[0].startswith("[RD37] Strategy.reduce SUM") and "it counts 4 times. variable " in messages[0]

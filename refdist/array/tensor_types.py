@@ -71,6 +71,7 @@ _REFLECTED = {"__rsub__": Operation.ADD, "rsub": Operation.ADD, "__rdiv__": Oper
 _KEEPING = _names("""neg __neg__ clone detach detach_ requires_grad_ to float double half bfloat16 long int contiguous
     alias cpu cuda""")
 _CONVERTING = _names("as_tensor tensor asarray")
+_CONVERTED = _CONVERTING | _names("to float double half bfloat16")
 _TO_NUMBERS = _names("item tolist __float__")
 _PRODUCTS = _names("matmul __matmul__ mm mv dot linear")
 _ALONG = {"sum": Along.SUM_OF_ROWS, "mean": Along.MEAN_OF_ROWS, **dict.fromkeys(
@@ -119,6 +120,8 @@ _TURNING: dict[str, Callable[[int, Any, Any], list[int]]] = {
     "t": lambda ndim, args, kwargs: list(range(ndim))[::-1]}
 # Each parameter of a module that was seen: its number, its version and its type.
 _parameters: MutableMapping[Any, tuple[int, int, ReplicaType]] = {}
+# Each tensor without dimensions that was made of a number of Python's: the number.
+_constants: MutableMapping[Any, float] = {}
 _numbers = itertools.count(1)
 
 
@@ -151,10 +154,10 @@ def _all(modes: Sequence[Callable[[], AbstractContextManager[object]]]) -> Calla
 @lru_cache(maxsize=1)
 def _mode(torch: Any) -> Any:
     # From here on its tensors have types.
-    global _parameters
+    global _parameters, _constants
     kept = import_module("torch.utils.weak").WeakTensorKeyDictionary
     keep_types_of(torch.Tensor, kept())
-    _parameters = kept()
+    _parameters, _constants = kept(), kept()
 
     def see(self: Any, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -194,12 +197,24 @@ def _see(frame: FrameType, name: str, args: Any, kwargs: Any, result: Any) -> No
     # The type of the result of a function that returns one tensor.
     if name == "__get__" or not args:  # x.grad, x.data
         return
-    kind = _type_of_result(program(frame), name, args, kwargs, result)
+    operands = [*map(_number_of, args)] if name in _OPERATION_OF or name in _REFLECTED else args
+    kind = _type_of_result(program(frame), name, operands, kwargs, result)
     changed = result is args[0] or "out" in kwargs
     if changed and name not in _KEEPING | _CONVERTING:
         _forget((result,))
     if kind is not UNKNOWN or changed:
         typed(result, kind)
+    if kind is UNKNOWN and name in _CONVERTED and not (result.ndim or result.requires_grad):
+        constant = _number_of(args[0])
+        if type(constant) is int or (type(constant) is float and result.is_floating_point()):
+            _constants[result] = constant
+
+
+def _number_of(operand: Any) -> Any:
+    # Of a tensor that was made of a number the number; anything else as it is.
+    if not has_type(operand) or operand.ndim:
+        return operand
+    return _constants.get(operand, operand)
 
 
 def _rearranged(frame: Frame, torch: Any, function: Any, args: Any, kwargs: Any, result: Any) -> None:
@@ -229,6 +244,7 @@ def _forget(args: Any) -> None:
             for array in (tensor, tensor._base):
                 if array is not None:
                     typed(array, UNKNOWN)
+                    _constants.pop(array, None)
 
 
 def _know(parameter: Any) -> None:

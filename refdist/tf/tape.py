@@ -328,7 +328,9 @@ class GradientTape:
         again = bool(_recording.get())
         gradients = self._torch.autograd.grad(
             [target for target, _ in connected], leaves,
-            [self._torch.ones_like(target) if seed is None else seed for target, seed in connected],
+            # Where it is one number PyTorch takes 1 by itself, and the gradient is known to be that of the target.
+            [self._torch.ones_like(target) if seed is None and (target.ndim or target.is_complex()) else seed
+             for target, seed in connected],
             retain_graph=again or self._persistent or self._nested, create_graph=again, allow_unused=True)
         return list(gradients)
 

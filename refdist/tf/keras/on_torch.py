@@ -27,7 +27,9 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from refdist import errors, nest
 from refdist.array.convert import HoldsArray
-from refdist.core import context_stack
+from refdist.array.replica_types import source, typed
+from refdist.core import checks, context_stack
+from refdist.core.rules.replica_types import Of
 from refdist.strategies.replica_context import has_strategy
 from refdist.tf.keras.seams import replace
 from refdist.variables.variable import watchers
@@ -44,6 +46,7 @@ class Reads:
     _shape: Any
     _trainable: bool
     _is_sharded: bool
+    _has_parts: bool
     path: str
 
     def _begin(self) -> None:
@@ -75,6 +78,8 @@ class Reads:
             tensor = self._tensor(tensor.clone() if replica is None else tensor)
             if stored is not None:
                 self._tensors[replica] = stored, tensor, tensor._version
+                if checks.types.value and not self._has_parts and replica is not None and replica >= 0:
+                    typed(tensor, source(Of.SAME, f"variable {self.path}"))
         this: Any = self
         for watcher in watchers.get():
             watcher(this, tensor)
