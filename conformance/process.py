@@ -94,7 +94,7 @@ class Process:
             Broken: there is no message, or a line that should be one and is not.
         """
         while True:
-            line = self.line(deadline, late).removeprefix(codecs.BOM_UTF8).strip()
+            line = self.line(deadline, late).strip()
             if b"\0" in line:
                 raise Broken(f"a line that is not UTF-8: {cut(line)}")
             if not line.startswith(b"{"):
@@ -110,7 +110,7 @@ class Process:
             return message
 
     def line(self, deadline: float, late: str) -> bytes:
-        """The next line of its standard output, whatever it is, without its end.
+        """The next line of its standard output, whatever it is, without its end and the mark of its encoding.
 
         Raises:
             Broken: there is none before the deadline, or none will come.
@@ -130,7 +130,7 @@ class Process:
             ended = not moved and not self._alive() and not self._move(0)
             if ended or self._stdout not in self._selector.get_map():
                 raise Broken(self._how_it_ended("it has closed its standard output"))
-        line = bytes(self._unread[:end])
+        line = bytes(self._unread[:end]).removeprefix(codecs.BOM_UTF8)
         del self._unread[:end + 1]
         return line
 

@@ -448,6 +448,14 @@ def test_a_message_that_comes_before_the_last_answer_is_found_too(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_trainer_may_begin_what_it_prints_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
+    script = tmp_path / "trainer.py"
+    script.write_text(r"""print('\ufeff{"id": 1, "unsupported": "for a test"}')""")
+    command = f"{sys.executable} -X utf8 {script}"
+    assert [result.unsupported for result in runner.run(command, clauses.jobs()[:1]).values()] == ["for a test"]
+
+
+@pytest.mark.slow
 def test_a_trainer_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
     todo = clauses.jobs()
     results = runner.run(f"{sys.executable} -c pass", todo)
