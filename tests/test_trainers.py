@@ -21,7 +21,7 @@ import refdist
 import refdist.conformance
 from refdist.conformance import excerpts, process
 from refdist.conformance.__main__ import main
-from refdist.conformance.trainers import clauses, jobs, reference, runner, table, verdicts
+from refdist.conformance.trainers import checks, clauses, jobs, reference, runner, table, verdicts
 
 TESTEES = Path(refdist.conformance.__file__).parent / "trainers" / "testees"
 LINE = clauses.LINE
@@ -308,6 +308,19 @@ def test_refdist_computes_what_is_expected(
         results[answer["id"]].take(answer)
     judged = verdicts.judge(survived, todo, results)
     assert [verdict for verdict in judged if verdict.outcome != "right"] == []
+
+
+def test_refdist_drops_other_numbers_in_each_accumulated_batch(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(str(TESTEES))
+    testee, loop = (importlib.import_module(name) for name in ("refdist_numpy", "refdist_loop"))
+    job, result = jobs.job(clauses.ONES, clauses.DROPPING, replicas=1, batch=1, accumulate=2), runner.Result()
+    with refdist.config.temporary_devices():
+        refdist.config.set_simulated_devices(gpu=1)
+        loop.train(job, testee.initial, testee.derive, testee.penalties)
+    for line in capsys.readouterr().out.splitlines():
+        result.take(json.loads(line))
+    assert checks.CHECKS["dropped"](job, reference.answer(job), result) == ""
 
 
 # The table

@@ -43,9 +43,9 @@ class Trained:
         """Of a replica's rows: [squares, how many count, absolute errors], the gradient, the statistics after them."""
         weights, after = values(self.weights), values(self.statistics)
         sums, gradient = np.zeros(3), {name: 0 * weight for name, weight in weights.items()}
-        for numbers, x, y, mask in batches:
+        for place, (numbers, x, y, mask) in enumerate(batches):
             if len(numbers):
-                (squares, (absolute, after)), part = self.derive(weights, after, x, y, mask, seed)
+                (squares, (absolute, after)), part = self.derive(weights, after, x, y, mask, seed + 100 * place)
                 sums += [squares, mask.sum(), absolute]
                 gradient = {name: total + part[name] for name, total in gradient.items()}
         return sums, gradient, after
