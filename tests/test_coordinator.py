@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -808,6 +809,47 @@ def test_a_function_that_ends_while_it_is_given_up_takes_no_later_one_with_it() 
     outcomes: list[object] = []
     elsewhere(lambda: outcomes.append(later.schedule(int).fetch()))
     assert outcomes == [0], "it waits for ever"
+
+
+ENDS = """
+import sys, threading, time
+from refdist.coordinator import strands
+
+class Ended(BaseException):
+    pass
+
+numbers, comes_back = [], threading.Event()
+
+def waits():
+    numbers.append(threading.get_ident())
+    comes_back.wait()
+
+def is_parked():
+    numbers.append(threading.get_ident())
+
+strands.start(waits)
+strands.start(is_parked)
+while len(numbers) < 2 or not strands._parked:
+    time.sleep(0.001)
+for number in numbers:
+    strands.end(number, Ended)
+sys.settrace(lambda *_: None)
+assert (lambda: 7)() == 7
+sys.settrace(None)
+for thread in threading.enumerate():
+    if thread.ident == numbers[1]:
+        thread.join()
+comes_back.set()
+for thread in threading.enumerate():
+    if thread.ident == numbers[0]:
+        thread.join()
+print("ended")
+"""
+
+
+def test_functions_are_traced_while_a_thread_that_is_ended_waits() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=HANG)
+    assert (done.stdout, done.stderr) == ("ended\n", "")
 
 
 def test_threads_that_make_the_coordinator_of_a_strategy_get_the_same_one() -> None:

@@ -90,10 +90,30 @@ def start(job: Job) -> None:
     thread.turn.give()
 
 
+class _Seen(BaseException):
+    """Raised and caught in `end`."""
+
+
 def end(thread: int, error: type[BaseException]) -> None:
     """Raises an error in a thread, at its next instruction of Python: one that waits in C first comes back from it."""
     _ended.add(thread)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+    # Until an error was raised Python looks for one wherever a function begins, in forks for good, and Python 3.11 does
+    # not begin a function that is traced.  So one is raised here, too; a thread that comes back from C is looked at
+    # again.  No function of Python is called between the two.
+    raises, this, seen = ctypes.pythonapi.PyThreadState_SetAsyncExc, threading.get_ident(), ctypes.py_object(_Seen)
+    try:
+        raises(ctypes.c_ulong(thread), ctypes.py_object(error))
+        raises(ctypes.c_ulong(this), seen)
+        while True:
+            pass
+    except _Seen:
+        pass
+    except BaseException:  # a signal handler's
+        raises(ctypes.c_ulong(this), None)
+        raise
+    for parked in tuple(_parked):
+        if parked.number == thread:  # it waits in C for a job, and gets none
+            parked.turn.give()
 
 
 call_site.end_at(_Thread._work.__code__)
