@@ -114,7 +114,7 @@ def test_a_sleep_that_looks_like_a_wait_for_ever_is_to_be_left_out_while_functio
         return float(v)
 
     report = refdist.explore(program(functools.partial(body, True)), budget="1s")
-    assert any("did not go on for 1 seconds (leave out a longer sleep, in which nothing else goes on)" in reason
+    assert any("did not go on for 1 seconds (if it sleeps, leave that out: nothing else goes on meanwhile)" in reason
                for reason in report.reasons), report
     assert refdist.explore(program(functools.partial(body, False)), budget="1min").proved
 

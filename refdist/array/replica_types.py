@@ -612,7 +612,7 @@ def _of_added(place: tuple[int, int], kind: ReplicaType, operands: Sequence[Any]
 
 
 def added_differs(kinds: Sequence[ReplicaType]) -> bool:
-    """Whether what replicas have last added to sums as the same on all was not the same."""
+    """Whether replicas last added different numbers in one of these steps, though of a type that is the same on all."""
     return any(len({*_added.value.get(place, {}).values()}) > 1 for kind in kinds for place in kind.operations())
 
 

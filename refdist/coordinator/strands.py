@@ -97,9 +97,10 @@ class _Seen(BaseException):
 def end(thread: int, error: type[BaseException]) -> None:
     """Raises an error in a thread, at its next instruction of Python: one that waits in C first comes back from it."""
     _ended.add(thread)
-    # Until an error was raised Python looks for one wherever a function begins, in forks for good, and Python 3.11 does
-    # not begin a function that is traced.  So one is raised here, too; a thread that comes back from C is looked at
-    # again.  No function of Python is called between the two.
+    # Python keeps a flag for all threads: one has an error to take.  Only a thread that takes one clears it, so while
+    # this one waits in C it stays set, in forks for good; and on Python 3.11 a traced function then never begins.  So
+    # this thread takes an error, too, before it calls a function of Python.  The flag is set again when the other
+    # thread comes back from C.
     raises, this, seen = ctypes.pythonapi.PyThreadState_SetAsyncExc, threading.get_ident(), ctypes.py_object(_Seen)
     try:
         raises(ctypes.c_ulong(thread), ctypes.py_object(error))

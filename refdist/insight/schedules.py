@@ -606,8 +606,8 @@ class Run(Scheduler):
             return
         if self._looks[LOOKS:] and self._looks[-1] - self._looks[-1 - LOOKS] < LOOKS * IDLE:
             # Nothing shows how a wait will end: a sleep looks like the wait for an event that nobody sets.
-            raise self.stop(f"{who} waits at {_own_place(frame)}, and did not go on for {LOOKS} seconds (leave out a "
-                            f"longer sleep, in which nothing else goes on); {why}")
+            raise self.stop(f"{who} waits at {_own_place(frame)}, and did not go on for {LOOKS} seconds (if it sleeps, "
+                            f"leave that out: nothing else goes on meanwhile); {why}")
         longest = max(LOOKS, self._budget / LONGEST)
         if min(computed, passed) >= longest:
             raise self.stop(f"{who} has computed at {_own_place(frame)} for {longest:.0f} seconds, without an access; "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from refdist import errors
+from refdist.array.convert import short
 from refdist.core.rules.options import VariableAggregation
 from refdist.missing import lacks
 from refdist.strategies.replica_context import in_cross_replica_context
@@ -49,10 +50,11 @@ class ExponentialMovingAverage:
         """Brings the averages up to date; the first time they are made, with the values of the variables.
 
         Args:
-            var_list: variables of floating-point numbers; Keras's, too.
+            var_list: a list of variables of floating-point numbers; Keras's, too.
 
         Raises:
-            RD20: no list.  RD25: something else than variables, or variables of other dtypes.
+            RD20: no list.  RD25: something else than variables, or variables of other dtypes; `decay` or `num_updates`
+                is not a number.
 
         Source: tf.train.ExponentialMovingAverage.apply.
         """
@@ -60,12 +62,15 @@ class ExponentialMovingAverage:
         if var_list is None:
             raise errors.error("RD20", attempted, "there is no list of all variables",
                                "Pass the variables: `apply(model.trainable_variables)`.")
+        if not isinstance(var_list, Iterable) or hasattr(var_list, "shape"):
+            raise errors.error("RD25", attempted, f"var_list is {errors.type_of(var_list)}",
+                               "Pass a list of variables.", kind=errors.InvalidTypeError)
         variables = list(var_list)
         for variable in variables:
             _check(variable, attempted)
-        kept = float(np.asarray(tensor(self._decay)))
+        kept = _number(self._decay, "decay", attempted)
         if self._steps is not None:
-            steps = float(np.asarray(tensor(self._steps)))
+            steps = _number(self._steps, "num_updates", attempted)
             kept = min(kept, (1 + steps) / (10 + steps))
         for variable in variables:
             if id(variable) not in self._averages:
@@ -83,6 +88,14 @@ class ExponentialMovingAverage:
         Source: tf.train.ExponentialMovingAverage.average.
         """
         return self._averages.get(id(var), (None, None))[1]
+
+
+def _number(value: Any, name: str, attempted: str) -> float:
+    try:
+        return float(np.asarray(tensor(value)))
+    except (TypeError, ValueError) as error:
+        raise errors.error("RD25", attempted, f"{name} is {short(value)}", "Pass a number.",
+                           kind=errors.InvalidTypeError) from error
 
 
 def _made(variable: Any, suffix: str) -> Variable:

@@ -106,7 +106,7 @@ def special(function: str, *tensors: Any) -> Any:
 
 
 def real(x: Any) -> Any:
-    """The real part; of numbers that are not complex, themselves."""
+    """The real part; numbers that are not complex are returned as they are."""
     return x.real if name_of(x).startswith("complex") else x
 
 
@@ -121,7 +121,7 @@ def conjugate(x: Any) -> Any:
 
 
 def composed(real: Any, imaginary: Any) -> Any:
-    """Complex numbers of their parts.
+    """Complex numbers, made of their real and imaginary parts.
 
     Raises:
         RD05: these are not both float32, or both float64.

@@ -97,8 +97,8 @@ def extreme(kind: str, x: Any, updates: Any, indices: Any) -> Any:
                        f"{short(places.tolist())}", "Pass an index of the tensor for each update.")
     rows = math.prod(lengths)
     numbers = np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), lengths).reshape(-1)
-    found = _reduced(kind, ops.reshape(updates, (len(numbers), *shape[depth:])), numbers, rows)
-    return (ops.maximum if kind == "max" else ops.minimum)(x, ops.reshape(found, shape))
+    extremes = _reduced(kind, ops.reshape(updates, (len(numbers), *shape[depth:])), numbers, rows)
+    return (ops.maximum if kind == "max" else ops.minimum)(x, ops.reshape(extremes, shape))
 
 
 def segment(kind: str, data: Any, segment_ids: Any) -> Any:

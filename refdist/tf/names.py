@@ -31,6 +31,7 @@ INSTEAD = {
                "program does.",
     "ragged": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
     "RaggedTensor": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
+    "sparse": "Write the whole tensor: `tf.sparse.to_dense`, `tf.one_hot`, `tf.scatter_nd`.",
     "feature_column": "Write layers: `tf.keras.layers.StringLookup`, `CategoryEncoding`, `Normalization`.",
     "data.experimental.Counter": "Write `tf.data.Dataset.range(start, 2**62, step)`.",
     "data.experimental.CsvDataset": _ROWS,

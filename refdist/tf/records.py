@@ -108,10 +108,14 @@ class _Message:
             serialized: what `SerializeToString` returned.
 
         Raises:
-            RD34: the bytes are no such message.
+            RD25: no bytes.  RD34: the bytes are no such message.
         """
+        attempted = f"tf.train.{type(self).__name__}.ParseFromString"
+        if not isinstance(serialized, bytes):
+            raise errors.error("RD25", attempted, f"got {errors.type_of(serialized)}",
+                               "Pass bytes: of a tensor of text `x.numpy()`.", kind=errors.InvalidTypeError)
         read = type(self)()
-        read._take(serialized, f"tf.train.{type(self).__name__}.ParseFromString")
+        read._take(serialized, attempted)
         vars(self).update(vars(read))
         return len(serialized)
 
@@ -123,7 +127,7 @@ class _Message:
             s: what `SerializeToString` returned.
 
         Raises:
-            RD34: the bytes are no such message.
+            RD25: no bytes.  RD34: the bytes are no such message.
         """
         message = cls()
         message.ParseFromString(s)

@@ -55,7 +55,7 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
         yield
 
     def assertAllEqual(self, a: Any, b: Any, msg: object = None) -> None:  # noqa: N802
-        """All elements are equal, and nan equals nan.
+        """Fails unless all elements are equal; NaN equals NaN.
 
         Args:
             a, b: tensors or arrays of one shape.
@@ -66,7 +66,7 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
         np.testing.assert_array_equal(*self._same_shapes(a, b, msg), err_msg=str(msg or ""))
 
     def assertNotAllEqual(self, a: Any, b: Any, msg: object = None) -> None:  # noqa: N802
-        """Some elements differ.
+        """Fails if all elements are equal.
 
         Source: tf.test.TestCase.assertNotAllEqual.
         """
@@ -74,7 +74,7 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
 
     def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6,  # noqa: N802
                        msg: object = None) -> None:
-        """All elements of two tensors, or nests of them, are nearly equal: by `atol + rtol * abs(b)`.
+        """Fails unless all elements of two tensors, or nests of them, differ by at most `atol + rtol * abs(b)`.
 
         Args:
             a, b: tensors, or nests of one structure.
@@ -89,16 +89,16 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
                 self.assertAllClose(a[key], b[key], rtol, atol, msg)
         elif _is_ragged(a) or _is_ragged(b):
             self.assertEqual(len(a), len(b), msg)
-            for one, other in zip(a, b, strict=True):
-                self.assertAllClose(one, other, rtol, atol, msg)
+            for first, second in zip(a, b, strict=True):
+                self.assertAllClose(first, second, rtol, atol, msg)
         else:
-            one, other = self._same_shapes(a, b, msg)
-            np.testing.assert_allclose(one.astype(_wide(one)), other.astype(_wide(other)), rtol, atol,
+            first, second = self._same_shapes(a, b, msg)
+            np.testing.assert_allclose(first.astype(_wide(first)), second.astype(_wide(second)), rtol, atol,
                                        err_msg=str(msg or ""))
 
     def assertNotAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6,  # noqa: N802
                           msg: object = None) -> None:
-        """Some elements are not nearly equal.
+        """Fails if `assertAllClose` holds.
 
         Source: tf.test.TestCase.assertNotAllClose.
         """
@@ -120,28 +120,28 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
         self.assertAllClose(a, b, rtol, atol, msg)
 
     def assertAllGreater(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """All elements are above a number.
+        """Fails unless all elements are greater than a number.
 
         Source: tf.test.TestCase.assertAllGreater.
         """
         self.assertGreater(np.min(_array(a)), comparison_target)
 
     def assertAllLess(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """All elements are below a number.
+        """Fails unless all elements are less than a number.
 
         Source: tf.test.TestCase.assertAllLess.
         """
         self.assertLess(np.max(_array(a)), comparison_target)
 
     def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """All elements are a number or above.
+        """Fails unless all elements are greater than or equal to a number.
 
         Source: tf.test.TestCase.assertAllGreaterEqual.
         """
         self.assertGreaterEqual(np.min(_array(a)), comparison_target)
 
     def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
-        """All elements are a number or below.
+        """Fails unless all elements are less than or equal to a number.
 
         Source: tf.test.TestCase.assertAllLessEqual.
         """
@@ -149,7 +149,7 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
 
     def assertAllInRange(self, target: Any, lower_bound: Any, upper_bound: Any,  # noqa: N802
                          open_lower_bound: bool = False, open_upper_bound: bool = False) -> None:
-        """All elements lie between two numbers, or are one of them where that side is not open.
+        """Fails unless all elements lie between two numbers; an open side leaves out its bound.
 
         Source: tf.test.TestCase.assertAllInRange.
         """
@@ -159,37 +159,37 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
         self.assertTrue(bool((above & below).all()), f"{array[~(above & below)]} are not in the range")
 
     def assertAllInSet(self, target: Any, expected_set: Any) -> None:  # noqa: N802
-        """All elements are in a set.
+        """Fails unless all elements are in a set.
 
         Source: tf.test.TestCase.assertAllInSet.
         """
         self.assertEmpty(set(np.ravel(_array(target)).tolist()) - set(expected_set))
 
     def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: object = None) -> None:  # noqa: N802
-        """Two lists of numbers differ by no more than `err` anywhere.
+        """Fails unless the numbers of two lists differ by at most `err`, one by one.
 
         Source: tf.test.TestCase.assertArrayNear.
         """
         self.assertEqual(len(farray1), len(farray2), msg)
-        for one, other in zip(farray1, farray2, strict=True):
-            self.assertNear(float(one), float(other), err, msg)
+        for first, second in zip(farray1, farray2, strict=True):
+            self.assertNear(float(first), float(second), err, msg)
 
     def assertNear(self, f1: float, f2: float, err: float, msg: object = None) -> None:  # noqa: N802
-        """Two numbers differ by no more than `err`.
+        """Fails unless two numbers differ by at most `err`.
 
         Source: tf.test.TestCase.assertNear.
         """
         self.assertTrue(f1 == f2 or abs(f1 - f2) <= err, f"{f1} and {f2} differ by more than {err}. {msg or ''}")
 
     def assertNDArrayNear(self, ndarray1: Any, ndarray2: Any, err: float, msg: object = None) -> None:  # noqa: N802
-        """The norm of the difference of two arrays is below `err`.
+        """Fails unless the norm of the difference of two arrays is less than `err`.
 
         Source: tf.test.TestCase.assertNDArrayNear.
         """
         self.assertLess(float(np.linalg.norm(np.asarray(_array(ndarray1)) - np.asarray(_array(ndarray2)))), err, msg)
 
     def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:  # noqa: N802
-        """A tensor has a dtype.
+        """Fails unless a tensor has a dtype.
 
         Source: tf.test.TestCase.assertDTypeEqual.
         """
@@ -197,7 +197,7 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
         self.assertEqual(as_dtype(array.dtype).name, as_dtype(expected_dtype).name)
 
     def assertShapeEqual(self, input_a: Any, input_b: Any, msg: object = None) -> None:  # noqa: N802
-        """Two tensors or arrays have one shape.
+        """Fails unless two tensors or arrays have the same shape.
 
         Source: tf.test.TestCase.assertShapeEqual.
         """
@@ -206,7 +206,7 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
     @contextlib.contextmanager
     def assertRaisesWithPredicateMatch(self, exception_type: Any,  # noqa: N802
                                        expected_err_re_or_predicate: Any) -> Iterator[None]:
-        """A `with` block raises an error whose text a pattern is found in, or of which a function is true.
+        """Fails unless the `with` block raises an error that a pattern matches, or a function accepts.
 
         Source: tf.test.TestCase.assertRaisesWithPredicateMatch.
         """
@@ -220,10 +220,10 @@ class TestCase(absltest.TestCase):  # type: ignore[misc]
             self.fail(f"{exception_type.__name__} not raised")
 
     def _same_shapes(self, a: Any, b: Any, msg: object) -> tuple[Any, Any]:
-        one, other = np.asarray(_array(a)), np.asarray(_array(b))
-        self.assertEqual(one.shape, other.shape, f"Shape mismatch: expected {one.shape}, got {other.shape}. "
+        first, second = np.asarray(_array(a)), np.asarray(_array(b))
+        self.assertEqual(first.shape, second.shape, f"Shape mismatch: expected {first.shape}, got {second.shape}. "
                                                  f"{msg or ''}")
-        return one, other
+        return first, second
 
     def _fails(self, check: Callable[[], object], text: str, msg: object) -> None:
         try:

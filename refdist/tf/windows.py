@@ -204,7 +204,10 @@ def dropped(x: Any, rate: Any, noise_shape: Any, draw: Any) -> Any:
 
 
 def among_channels(x: Any, radius: int, bias: Any, alpha: Any, beta: Any) -> Any:
-    """The tensor, each number divided by the squares of those in the channels around it, as in AlexNet."""
+    """Local response normalization: divides each number by a power of the sum of squares in the channels around it.
+
+    Source: Krizhevsky, Sutskever and Hinton 2012, ImageNet Classification with Deep Convolutional Neural Networks, 3.3.
+    """
     squares = ops.pad(ops.square(x), [(0, 0)] * (x.ndim - 1) + [(radius, radius)])
     window = [squares[..., start:start + x.shape[-1]] for start in range(2 * radius + 1)]
     return ops.divide(x, ops.power(ops.add(ops.multiply(functools.reduce(ops.add, window), alpha), bias), beta))

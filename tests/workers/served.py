@@ -494,7 +494,7 @@ def accesses_of_handlers(strategy: Any, c: Any) -> None:
 
 
 def interrupts(strategy: Any, c: Any) -> None:
-    """An interrupt at any moment of a call loses no function, no worker and no variable; nor does a handler's error."""
+    """Neither Ctrl-C nor a signal handler's error, at any moment of a call, loses a function, worker or variable."""
     with strategy.scope():
         step = refdist.Variable(0)
 
@@ -533,8 +533,8 @@ def interrupted_answers(strategy: Any, c: Any) -> None:
         v = refdist.Variable(np.zeros(4_000_000))
     signal.signal(signal.SIGALRM, lambda *_: interrupt())
     for i in range(1, 11):
-        signal.setitimer(signal.ITIMER_REAL, i / 500)
         with contextlib.suppress(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, i / 500)
             while True:
                 v.read_value()
         assert v.assign(np.full(4_000_000, float(i)))[-1] == i
