@@ -426,6 +426,15 @@ def _() -> None:
         return skipped
 
 
+@slip("a generator advances no variable from outside its scope", "random_numbers.given-variables-outside-of-replicas")
+def _() -> None:
+    @instead(Generator, "uniform_full_int")
+    def drawn(right: Any, self: Any, *arguments: Any) -> Any:
+        if self._strategy and self.state.distribute_strategy is None and not _in_replica():
+            raise AssertionError
+        return right(self, *arguments)
+
+
 @slip("the state of a generator is one for all replicas", "random_numbers.replicas-draw-independently")
 def _() -> None:
     @instead(Generator, "__init__")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -370,6 +371,16 @@ def _() -> None:
 @slip("an array keeps its dtype whatever is asked for", "variables.dtype-of-an-array-as-asked")
 def _() -> None:
     _asked_with(lambda asked: {"dtype": None} if isinstance(asked["initial_value"], (np.ndarray, np.generic)) else {})
+
+
+@slip("an array is converted to the dtype asked for as C does", "variables.numbers-that-the-dtype-does-not-have")
+def _() -> None:
+    def in_c(asked: dict[str, Any]) -> dict[str, Any]:
+        value, dtype = asked["initial_value"], asked.get("dtype")
+        with warnings.catch_warnings(action="ignore"):
+            return {"initial_value": value.astype(dtype)} if dtype is not None and isinstance(value, np.ndarray) else {}
+
+    _asked_with(in_c)
 
 
 # --- Replicas and workers that make variables ------------------------------------------------------------------------
