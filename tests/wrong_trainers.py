@@ -34,7 +34,7 @@ class Trainer:
     """Trains on several replicas, and is right."""
 
     def __init__(self, job: Any, disk: dict[str, Any]) -> None:
-        self.job, self.disk, self.steps = job, disk, 0
+        self.job, self.disk, self.steps, self.batch = job, disk, 0, 0
         self.replicas = list(range(job["replicas"]))
         self.running = list(self.replicas)
         self.rate = job["optimizer"]["learning_rate"]
@@ -121,7 +121,9 @@ class Trainer:
             raise Broken(self.failed(job["fail"]))
         parts = []
         for replica in self.replicas:
-            of_batches = [self.part(replica, batch[replica] if replica in self.running else []) for batch in group]
+            of_batches = []
+            for self.batch, batch in enumerate(group):
+                of_batches.append(self.part(replica, batch[replica] if replica in self.running else []))
             parts.append(self.accumulated(replica, of_batches))
             if replica in self.running:
                 self.said[replica]["rows"].append([row for batch in group for row in batch[replica]])
@@ -132,7 +134,7 @@ class Trainer:
         for replica, gradient in enumerate(self.combined(parts)):
             if replica not in self.running:
                 continue
-            gradient = self.regularized(replica, gradient)
+            gradient = self.trained(self.regularized(replica, gradient))
             if self.overflows(replica, parts, gradient):
                 self.scales[replica] /= 2
             else:
@@ -160,7 +162,7 @@ class Trainer:
                                if "/moving_" not in name}, np.array([]))
 
     def dropout(self, seed: int, replica: int) -> Any:
-        return np.random.default_rng([seed, self.steps, replica])
+        return np.random.default_rng([seed, self.steps, self.batch, replica])
 
     def accumulated(self, replica: int, parts: list[Part]) -> Part:
         """The part of a step of a replica, from those of its batches."""
@@ -194,6 +196,10 @@ class Trainer:
                 name = f"{layer['name']}/kernel"
                 gradient[name] = gradient[name] + 2 * layer["l2"] * self.copies[replica][name]
         return gradient
+
+    def trained(self, gradient: Any) -> Any:
+        """The gradient without that of frozen layers."""
+        return {name: part for name, part in gradient.items() if not self.frozen(name)}
 
     def overflows(self, replica: int, parts: list[Part], gradient: Any) -> bool:
         """Whether the gradient cannot be held, times the scale of the loss."""
@@ -307,13 +313,28 @@ RIGHT = (Trainer, DealsInTurn, InSinglePrecision, AnswersOnlyWhatIsAsked, HasSta
 
 
 class ReportsTheFirstReplica(Trainer):
+    """The first replica's loss is reported, except where a mask makes one think of the others."""
+
     def loss(self, parts: list[Part]) -> float:
-        return parts[0].loss
+        return super().loss(parts) if self.job["rows"]["mask"] else parts[0].loss
 
 
 class ReportsTheSum(Trainer):
     def loss(self, parts: list[Part]) -> float:
         return sum(part.loss for part in parts)
+
+
+class ReportsTheMeanOfLosses(Trainer):
+    """The gradient weighs what the replicas have, and what is reported does not."""
+
+    def loss(self, parts: list[Part]) -> float:
+        return float(np.mean([part.loss for part in parts if part.count]))
+
+
+class ReportsTheRegularizerOfEveryReplica(Trainer):
+    def loss(self, parts: list[Part]) -> float:
+        others = len(self.replicas) - 1  # the first one's is added anyway
+        return super().loss(parts) + others * reference.penalty(self.job["model"], self.copies[0])
 
 
 class AddsGradients(Trainer):
@@ -346,7 +367,7 @@ class TrainsOnAllRowsEverywhere(Trainer):
         return [batch for _ in self.replicas]
 
     def dropout(self, seed: int, replica: int) -> Any:
-        return np.random.default_rng([seed, self.steps])
+        return np.random.default_rng([seed, self.steps, self.batch])
 
 
 class TrainsOnTheFirstReplica(Trainer):
@@ -362,14 +383,30 @@ class RepeatsTheFirstRows(Trainer):
         return super().dealt(batch + list(range(-len(batch) % len(self.replicas))))
 
 
+class TakesWhatReplicasCanShare(Trainer):
+    """Each replica has a loader of its own, whose batch is the whole one, divided and rounded down."""
+
+    def batches(self, rows: Any, order: list[int]) -> list[list[list[int]]]:
+        size = self.job["batch"] // len(self.replicas) * len(self.replicas) or self.job["batch"]
+        return [self.dealt(order[start:start + size]) for start in range(0, len(order), size)]
+
+
+class DropsTheRemainderOfABatch(Trainer):
+    def dealt(self, batch: list[int]) -> list[list[int]]:
+        size = len(batch) // len(self.replicas)
+        if len(batch) < self.job["batch"]:
+            return super().dealt(batch)
+        return [batch[replica * size:(replica + 1) * size] for replica in self.replicas]
+
+
 class RepeatsRowsThatDoNotCount(Trainer):
-    """Rows that fill a batch are not in the number that it is divided by, nor in a metric, but in its gradient."""
+    """Rows that fill the last batch are in its gradient, not in the number that it is divided by, nor in a metric."""
 
     def groups(self, batches: Any) -> Iterator[Any]:
         seen: set[int] = set()
         for group in super().groups(batches):
             rows = [row for batch in group for numbers in batch for row in numbers]
-            self.filling = -len(rows) % len(self.replicas)
+            self.filling = -len(rows) % len(self.replicas) if len(rows) < self.job["batch"] else 0
             self.real = set(rows) - seen
             seen |= self.real
             yield [self.dealt(rows + list(range(self.filling)))] if self.filling else group
@@ -422,6 +459,24 @@ class HangsWithoutRows(Trainer):
         return super().train_step(group)
 
 
+class CountsTheEmptyIfTheyAreMany(Trainer):
+    """Found with two replicas, of which one may be empty, and mended for that."""
+
+    def shares(self, parts: list[Part]) -> list[float]:
+        empty = sum(not part.count for part in parts)
+        return [max(part.count, float(empty > 1)) for part in parts]
+
+
+class ShufflesTargetsApart(Trainer):
+    """Two shuffles of the same seed, one of which has drawn before."""
+
+    def part(self, replica: int, numbers: list[int], rows: Any = None) -> Part:
+        rows = rows or self.job["rows"]
+        if self.job["shuffle"] is not None:
+            rows = {**rows, "y": [*rows["y"][3:], *rows["y"][:3]]}
+        return super().part(replica, numbers, rows)
+
+
 class ShufflesByASeedOfItsOwn(Trainer):
     def batches(self, rows: Any, order: list[int]) -> list[list[list[int]]]:
         if self.job["shuffle"] is None:
@@ -446,6 +501,12 @@ class RepeatsRowsOfValidation(Trainer):
 class AveragesBatchesOfValidation(Trainer):
     def validated(self, batches: list[list[Part]]) -> float:
         return float(np.mean([mean(batch, [part.count for part in batch]).loss for batch in batches]))
+
+
+class EvaluatesUnmasked(Trainer):
+    def evaluated(self) -> float:
+        self.job = {**self.job, "evaluate": {**self.job["evaluate"], "mask": None}}
+        return super().evaluated()
 
 
 class MeasuresTheFirstReplica(Trainer):
@@ -539,8 +600,15 @@ class DropsAShortGroup(Trainer):
 
 
 class AveragesMeansOfBatches(Trainer):
+    """The means of batches are averaged, except where a mask makes one think of it."""
+
     def accumulated(self, replica: int, parts: list[Part]) -> Part:
-        return mean(parts, [1.0] * len(parts))
+        return super().accumulated(replica, parts) if self.job["rows"]["mask"] else mean(parts, [1.0] * len(parts))
+
+
+class WeighsAccumulatedTokensByRows(Trainer):
+    def accumulated(self, replica: int, parts: list[Part]) -> Part:
+        return mean(parts, [float(len(part.errors)) for part in parts])
 
 
 class ClipsEachReplica(Trainer):
@@ -548,7 +616,7 @@ class ClipsEachReplica(Trainer):
 
     def gradient(self, parts: list[Part]) -> Any:
         if self.job["clip"] and self.job["clip"]["by"] == self.by:
-            parts = [part._replace(gradient=self.clipped(part.gradient)) for part in parts]
+            parts = [part._replace(gradient=self.clipped(self.trained(part.gradient))) for part in parts]
         return super().gradient(parts)
 
 
@@ -559,6 +627,32 @@ class ClipsNumbersOfEachReplica(ClipsEachReplica):
 class ClipsEachWeight(Trainer):
     def clipped(self, gradient: Any) -> Any:
         return {name: super(ClipsEachWeight, self).clipped({name: part})[name] for name, part in gradient.items()}
+
+
+class LengthensShortGradients(Trainer):
+    def clipped(self, gradient: Any) -> Any:
+        clip = self.job["clip"]
+        if not clip or clip["by"] == "value":
+            return super().clipped(gradient)
+        norm = np.sqrt(sum((part ** 2).sum() for part in gradient.values()))
+        return {name: part * clip["limit"] / norm for name, part in gradient.items()}
+
+
+class RegularizesAfterClipping(Trainer):
+    """A decay of the weights, by the optimizer."""
+
+    def regularized(self, replica: int, gradient: Any) -> Any:
+        return gradient
+
+    def clipped(self, gradient: Any) -> Any:
+        return super().regularized(0, super().clipped(gradient))
+
+
+class ClipsWithFrozenLayers(Trainer):
+    """The optimizer does not know them, and the norm does."""
+
+    def trained(self, gradient: Any) -> Any:
+        return gradient
 
 
 class ClipsEachBatch(Trainer):
@@ -601,12 +695,17 @@ class KeepsStatisticsOfTheFirstReplica(Trainer):
 
 class DropsAlike(Trainer):
     def dropout(self, seed: int, replica: int) -> Any:
-        return np.random.default_rng([seed, self.steps])
+        return np.random.default_rng([seed, self.steps, self.batch])
 
 
 class DropsAlikeInEveryStep(Trainer):
     def dropout(self, seed: int, replica: int) -> Any:
-        return np.random.default_rng([seed, replica])
+        return np.random.default_rng([seed, self.batch, replica])
+
+
+class DropsAlikeInEveryBatch(Trainer):
+    def dropout(self, seed: int, replica: int) -> Any:
+        return np.random.default_rng([seed, self.steps, replica])
 
 
 class AveragesThoseThatUsedAWeight(Trainer):
@@ -697,6 +796,19 @@ class MovesTheScheduleByEpochs(Trainer):
         return int(self.steps % -(-len(self.job["rows"]["x"]) // (self.job["batch"] * self.job["accumulate"])) == 0)
 
 
+class BeginsTheScheduleWithEveryEpoch(Trainer):
+    def order(self, epoch: int) -> list[int]:
+        if epoch:
+            self.rate = self.job["optimizer"]["learning_rate"]
+        return super().order(epoch)
+
+
+class BeginsTheMomentumWithEveryEpoch(Trainer):
+    def order(self, epoch: int) -> list[int]:
+        self.velocity = [{} for _ in self.replicas]
+        return super().order(epoch)
+
+
 class LeavesOutAStepAlone(Trainer):
     def overflows(self, replica: int, parts: list[Part], gradient: Any) -> bool:
         return super().overflows(replica, parts, parts[replica].gradient)
@@ -714,6 +826,25 @@ class ForgetsTheMomentum(Trainer):
         super().restore({**saved, "velocity": {}})
 
 
+class RestoresTheMomentumOfTheFirstReplica(Trainer):
+    def restore(self, saved: Any) -> None:
+        super().restore(saved)
+        self.velocity[1:] = [{} for _ in self.replicas[1:]]
+
+
+class ForgetsTheSchedule(Trainer):
+    def restore(self, saved: Any) -> None:
+        super().restore({**saved, "rate": self.rate})
+
+
+class ForgetsTheStatistics(Trainer):
+    """What is saved is what is trained."""
+
+    def restore(self, saved: Any) -> None:
+        kept = {name: weight for name, weight in saved["weights"].items() if "/moving_" not in name}
+        super().restore({**saved, "weights": {**self.copies[0], **kept}})
+
+
 class ScalesTheRestoredRate(Trainer):
     def restore(self, saved: Any) -> None:
         super().restore({**saved, "rate": saved["rate"] * len(self.replicas) / 2})
@@ -722,6 +853,13 @@ class ScalesTheRestoredRate(Trainer):
 class StopsAlone(Trainer):
     def stops(self, replica: int) -> bool:
         return bool(replica == self.job["stop"]["replica"])
+
+
+class StopsAloneIfItIsTheFirst(Trainer):
+    """The first process asks whether to stop, and the others do not hear the answer."""
+
+    def stops(self, replica: int) -> bool:
+        return bool(self.job["stop"]["replica"] or replica == 0)
 
 
 class AnswersForTheOneThatStopped(StopsAlone):
@@ -749,6 +887,15 @@ class Fails(Trainer):
 
     def failed(self, fail: Any) -> runner.Result:
         return self.result if fail["how"] == self.how else super().failed(fail)
+
+
+class HangsAfterAnExceptionOfTheFirst(Trainer):
+    """The first replica has started the others, and waits for them when it ends."""
+
+    def failed(self, fail: Any) -> runner.Result:
+        if fail["replica"] == 0:
+            raise hung()
+        return super().failed(fail)
 
 
 class GoesOnAfterAnException(Fails):

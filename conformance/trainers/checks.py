@@ -255,7 +255,7 @@ def dropped(job: Job, expected: Answer, result: Result) -> str:
         return f"a weight has moved by {strange:.6g} times what a row moves it by, and 0, 1 or 2 is right"
     if 8 <= counts[1] <= moved.size - 8:
         return ""
-    both = "the two replicas have" if job["replicas"] > 1 else "both steps have"
+    both = "the two replicas have" if job["replicas"] > 1 else "both batches have"
     if counts[1] == 0:
         return f"{both} dropped the same columns"
     return f"{counts[1]} of {moved.size} columns are dropped in one row only, and about half is right"

@@ -59,11 +59,12 @@ def line(*pairs: tuple[float, float]) -> Rows:
     return rows([[x] for x, _ in pairs], [[y] for _, y in pairs])
 
 
-def failing(how: str) -> tuple[Job, ...]:
-    """Two jobs, the second of which says that a replica fails: only who can do the first one has failed for that."""
-    fail = {"replica": 1, "at_step": 2, "how": how, "message": "replica 1 was told to fail"}
+def failing(how: str, *replicas: int) -> tuple[Job, ...]:
+    """Jobs of which all but the first say which replica fails: only who can do the first one has failed for that."""
+    failures = ({"replica": replica, "at_step": 2, "how": how, "message": f"replica {replica} was told to fail"}
+                for replica in replicas)
     return tuple(job(LINE, [dense([[1.0]])], ["weights"], batch=2, optimizer=sgd(0.02), fail=failure)
-                 for failure in (None, fail))
+                 for failure in (None, *failures))
 
 
 ONES = rows([[1.0] * 64] * 2, [[1.0]] * 2)
@@ -71,6 +72,9 @@ DROPPING: tuple[Layer, ...] = ({"kind": "dropout", "name": "dropout", "rate": 0.
 LINE = line((1, 2), (2, 3), (-1, 1), (3, 9), (0, 0), (-2, -5), (4, 7), (1, 8))
 PAIR = line((1, 2), (2, -3))
 POWERS = line(*((0, 2.0 ** i) for i in range(8)))
+MASKED = rows([[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0, 1.0], [3.0, 9.0, 9.0]], [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
+NORMALIZED: tuple[Layer, ...] = ({"kind": "batch_norm", "name": "batch_norm", "features": 1, "momentum": 0.5,
+                                  "epsilon": 1e-3}, dense([[1.0]]))
 
 CLAUSES: tuple[Clause, ...] = (
     Clause("same-loss", "MUST",
@@ -107,6 +111,14 @@ CLAUSES: tuple[Clause, ...] = (
            check="full-batches",
            jobs=(job(ledger(11), [dense(zeros(11))], batch=8),),
            caveats=(sources.EXTRA_INDICES, sources.EVEN_BATCHES)),
+    Clause("undivided-batch", "SHOULD",
+           rule="A batch that cannot be shared out evenly is trained on as a whole, and each of its rows counts once.",
+           mistake="Each replica takes as many rows as all of them can, and the rest is dropped, or waits for the next "
+                   "step.",
+           sources=(sources.BATCHING, sources.GLOBAL_BATCH),
+           check="full-batches",
+           jobs=(job(ledger(12), [dense(zeros(12))], replicas=4, batch=6),),
+           caveats=(sources.MEANS_OF_REPLICAS, sources.EXTRA_INDICES)),
     Clause("uneven-end", "SHOULD",
            rule="A last, smaller batch is a step by the mean of its rows, however many of them each replica has.",
            mistake="The means of replicas that have different numbers of rows are averaged, or the sum is divided by "
@@ -120,16 +132,17 @@ CLAUSES: tuple[Clause, ...] = (
            mistake="The mean of no rows is not a number, or the mean over replicas counts the empty one.",
            sources=(sources.PARTIAL_BATCHES, sources.BATCHING),
            check="last-batch",
-           jobs=(job(ledger(9), [dense(zeros(9))], batch=8),),
+           jobs=tuple(job(ledger(9), [dense(zeros(9))], batch=8, replicas=replicas) for replicas in (2, 4)),
            caveats=(sources.MEANS_OF_REPLICAS, sources.EXTRA_INDICES, sources.EVEN_BATCHES),
            hang=True),
     Clause("shuffled-rows-once", "MUST",
-           rule="Shuffled, every row is still read once in an epoch.",
+           rule="Shuffled, every row is still read once in an epoch, with its own target.",
            mistake="Each replica shuffles by a seed of its own and takes its part, so that some rows are read twice "
-                   "and some never.",
+                   "and some never; or rows and targets are shuffled apart.",
            sources=(sources.EXCLUSIVE, sources.SHARDING),
            check="full-batches",
-           jobs=(job(ledger(16), [dense(zeros(16))], batch=2, shuffle=1),)),
+           jobs=(job(rows(ledger(16)["x"], [[1.0 + row] for row in range(16)]), [dense(zeros(16))], batch=2,
+                     shuffle=1),)),
     Clause("shuffles-differ-by-epoch", "MUST",
            rule="The order is drawn anew for every epoch.",
            mistake="The seed is the same in every epoch, because the sampler is not told which one it is.",
@@ -146,6 +159,13 @@ CLAUSES: tuple[Clause, ...] = (
            jobs=tuple(job(ledger(count), [dense(zeros(count))], ["eval_loss"], epochs=0, batch=8,
                           evaluate=rows(ledger(count)["x"], [[0.0]] * (count - 1) + [[3.0]])) for count in (9, 10)),
            caveats=(sources.EXTRA_INDICES, sources.EVEN_BATCHES)),
+    Clause("validation-masked-rows", "MUST",
+           rule="The loss of validation is a mean over what the mask lets pass, on all replicas.",
+           mistake="The mask is left out where no gradient is computed, or the means of replicas are averaged.",
+           sources=(sources.EVALUATED, sources.ALL_TOKENS),
+           check="eval-loss",
+           jobs=(job(MASKED, [dense([[0.0] * 3] * 2)], ["eval_loss"], epochs=0, loss="masked_mse", evaluate=MASKED),),
+           caveats=(sources.MEANS_OF_REPLICAS,)),
     Clause("metrics-of-all-rows", "MUST",
            rule="A metric of an epoch is that of all its rows, on whichever replica they were.",
            mistake="The metric of the first replica is reported, or the mean of those of the batches.",
@@ -175,6 +195,16 @@ CLAUSES: tuple[Clause, ...] = (
            jobs=(job(rows([[1.0, 0.0], [0.0, 1.0]], [[1.0] * 3] * 2, [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]),
                      [dense([[0.0] * 3] * 2)], loss="masked_mse"),),
            caveats=(sources.MEANS_OF_REPLICAS,)),
+    Clause("loss-matches-gradient", "MUST",
+           rule="The loss that is reported of a step is the one whose gradient moves the weights: a mean over what "
+                "counts on all replicas, with the regularizers once.",
+           mistake="The mean of the replicas' losses is reported, though the gradient weighs what they have; or the "
+                   "sum of their regularizers.",
+           sources=(sources.LOSS_OF_A_STEP, sources.ALL_TOKENS, sources.SCALED_REGULARIZATION),
+           check="losses",
+           jobs=(job(MASKED, [dense([[0.0] * 3] * 2)], ["losses"], loss="masked_mse"),
+                 job(rows([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]]), [dense([[1.0], [2.0]], l2=0.1)], ["losses"])),
+           caveats=(sources.MEANS_OF_REPLICAS,)),
     Clause("accumulation", "MUST",
            rule="Accumulated batches are one step, by the gradient of all their rows.",
            mistake="The gradients are added and not averaged, or are not reset after the step.",
@@ -196,14 +226,26 @@ CLAUSES: tuple[Clause, ...] = (
            check="weights",
            jobs=(job(ledger(6), [dense(zeros(6))], batch=4, accumulate=2),),
            caveats=(sources.ACCUMULATED,)),
+    Clause("accumulation-masked-rows", "MUST",
+           rule="The mean over what a mask lets pass is one over all accumulated batches.",
+           mistake="Each batch divides by its own number of tokens, and the results are averaged (transformers#34191).",
+           sources=(sources.ALL_TOKENS,),
+           check="weights",
+           jobs=(job(rows(ledger(4)["x"], [[1.0] * 3] * 4, [[1.0, 1.0, 1.0]] * 2 + [[1.0, 0.0, 0.0]] * 2),
+                     [dense([[0.0] * 3] * 4)], batch=2, accumulate=2, loss="masked_mse"),),
+           caveats=(sources.ACCUMULATED,)),
     Clause("clip-by-norm", "MUST",
-           rule="A limit of the norm of the gradient is one of the gradient of the global batch.",
+           rule="A limit of the norm of the gradient is one of the gradient of the global batch, its regularizers "
+                "included, and leaves a gradient alone that is shorter.",
            mistake="Each replica clips its own gradient before they are added (tensorflow#33929), or each weight's "
-                   "gradient is clipped by itself.",
+                   "gradient is clipped by itself; every gradient is brought to this norm; or a decay of the weights "
+                   "is added afterwards.",
            sources=(sources.GLOBAL_BATCH, sources.CLIPPING, sources.CLIP_NORM),
            check="weights",
-           jobs=(job(rows([[1.0, 0.0], [0.0, 1.0]], [[2.0], [2.0]]),
-                     [dense([[1.0], [0.0]], "first"), dense([[1.0]], "second")], clip={"by": "norm", "limit": 1.0}),)),
+           jobs=(*(job(rows([[1.0, 0.0], [0.0, 1.0]], [[2.0], [2.0]]),
+                       [dense([[1.0], [0.0]], "first"), dense([[1.0]], "second")], clip={"by": "norm", "limit": limit})
+                   for limit in (1.0, 100.0)),
+                 job(line((1, 3)), [dense([[1.0]], l2=1.0)], replicas=1, clip={"by": "norm", "limit": 1.0}))),
     Clause("clip-by-value", "MUST",
            rule="A limit of the numbers of the gradient is one of the gradient of the global batch.",
            mistake="Each replica clips its own gradient before they are added (tensorflow#33929).",
@@ -236,8 +278,7 @@ CLAUSES: tuple[Clause, ...] = (
            mistake="The statistics of the first replica are kept, and those of the others are lost.",
            sources=(sources.SYNCHRONIZED, sources.SYNC_BATCH_NORM),
            check="moving-mean",
-           jobs=(job(line((0, 0), (1, 0), (4, 0), (11, 0)), [{"kind": "batch_norm", "name": "batch_norm", "features": 1,
-                     "momentum": 0.5, "epsilon": 1e-3}, dense([[1.0]])], optimizer=sgd(0.01)),),
+           jobs=(job(line((0, 0), (1, 0), (4, 0), (11, 0)), NORMALIZED, optimizer=sgd(0.01)),),
            caveats=(sources.LOCAL_STATISTICS, sources.FIRST_BUFFERS)),
     Clause("dropout-differs", "MUST",
            rule="Replicas drop different numbers.",
@@ -252,6 +293,12 @@ CLAUSES: tuple[Clause, ...] = (
            sources=(sources.AT_EACH_STEP,),
            check="dropped",
            jobs=(job(ONES, DROPPING, replicas=1, batch=1, optimizer=sgd(2.0 ** -24)),)),
+    Clause("dropout-differs-by-batch", "MUST",
+           rule="Other numbers are dropped in each of the batches that are accumulated.",
+           mistake="A key is drawn once for a step, and used for all of its batches.",
+           sources=(sources.AT_EACH_STEP,),
+           check="dropped",
+           jobs=(job(ONES, DROPPING, replicas=1, batch=1, accumulate=2),)),
     Clause("unused-parameters", "MUST",
            rule="A weight that only some replicas use, or none, moves by the gradient of the global batch.",
            mistake="Training hangs, or the mean is one over the replicas that used it.",
@@ -269,12 +316,16 @@ CLAUSES: tuple[Clause, ...] = (
            jobs=(job(rows([[0.0], [1.0], [2.0], [2.0]], [[1.0]] * 4),
                      [{"kind": "embedding", "name": "embedding", "table": [[0.0]] * 3}], batch=2),)),
     Clause("frozen-layers", "MUST",
-           rule="A frozen layer does not move, and the others move as if it were not.",
-           mistake="It is wrapped before it is frozen, and moved nevertheless.",
+           rule="A frozen layer does not move, and the others move as if it were not: its gradient is not in the norm "
+                "that is clipped.",
+           mistake="It is wrapped before it is frozen, and moved nevertheless; or the optimizer does not know it, and "
+                   "what clips does.",
            sources=(sources.FROZEN,),
            check="weights",
            jobs=(job(LINE, [dense([[1.0]], "first", frozen=True, bias=[0.5]), dense([[1.0]], "second")], batch=4,
-                     optimizer=sgd(0.02, momentum=0.5)),)),
+                     optimizer=sgd(0.02, momentum=0.5)),
+                 job(line((1, 3)), [dense([[1.0]], "first", frozen=True), dense([[1.0]], "second")], replicas=1,
+                     clip={"by": "norm", "limit": 1.0}))),
     Clause("unfrozen-layers", "SHOULD",
            rule="A layer that is trained from some step on moves on all replicas alike.",
            mistake="It was frozen when the model was wrapped, and its gradients are not combined.",
@@ -291,11 +342,11 @@ CLAUSES: tuple[Clause, ...] = (
            jobs=(job(PAIR, [dense([[0.5]], "first"), dense(None, "second", shape=[1, 1], tied="first")],
                      optimizer=sgd(0.1)),)),
     Clause("schedule-by-steps", "MUST",
-           rule="The learning rate changes by steps, and not by replicas.",
-           mistake="Each process moves the schedule on, so that it ends too early.",
+           rule="The learning rate changes by steps, and not by replicas or epochs.",
+           mistake="Each process moves the schedule on, so that it ends too early, or every epoch begins it anew.",
            sources=(sources.SCHEDULE,),
            check="weights",
-           jobs=(job(ledger(8), [dense(zeros(8))], batch=2, optimizer=sgd(0.5, decay=0.5)),),
+           jobs=(job(ledger(8), [dense(zeros(8))], batch=4, epochs=2, optimizer=sgd(0.5, decay=0.5)),),
            caveats=(sources.STEPS_OF_PROCESSES,)),
     Clause("loss-scale", "MUST",
            rule="A gradient that is not finite on one replica leaves out the step on all, and all have the same "
@@ -314,18 +365,29 @@ CLAUSES: tuple[Clause, ...] = (
                      clip={"by": "norm", "limit": 1.0}),)),
     Clause("checkpoint-n-to-m", "MUST",
            rule="A checkpoint of two replicas goes on, on any number, as if nothing had happened.",
-           mistake="The momentum is not in it, or the rows or the learning rate are divided anew.",
-           sources=(sources.RESTORE, sources.SLOTS),
+           mistake="The momentum or the step of the schedule is not in it, or the rows or the learning rate are "
+                   "divided anew.",
+           sources=(sources.RESTORE, sources.SLOTS, sources.SCHEDULE),
            check="weights",
-           jobs=(job(LINE, [dense([[1.0]])], batch=4, checkpoint={"save": "first"}, optimizer=sgd(0.02, momentum=0.5)),
-                 *(job(LINE, [dense([[1.0]])], batch=4, checkpoint={"restore": "first"}, replicas=replicas,
-                       optimizer=sgd(0.02, momentum=0.5)) for replicas in (1, 4)))),
+           # A schedule and a momentum together are no job: libraries multiply by the learning rate before, or after.
+           jobs=tuple(job(LINE, [dense([[1.0]])], batch=4, checkpoint={verb: name}, replicas=replicas,
+                          optimizer=optimizer)
+                      for name, optimizer in (("first", sgd(0.02, momentum=0.5)), ("second", sgd(0.02, decay=0.5)))
+                      for verb, replicas in (("save", 2), ("restore", 1), ("restore", 4)))),
+    Clause("checkpoint-statistics", "MUST",
+           rule="A checkpoint has the moving statistics of a batch normalization.",
+           mistake="What is saved are the trainable weights, and the statistics begin anew.",
+           sources=(sources.STATE_DICT,),
+           check="moving-mean",
+           jobs=tuple(job(line((0, 0), (4, 0), (4, 0), (0, 0)), NORMALIZED, checkpoint={verb: "statistics"},
+                          optimizer=sgd(0.01)) for verb in ("save", "restore"))),
     Clause("early-stop", "MUST",
            rule="Where one replica finds that training should stop, all stop after the same step.",
            mistake="It stops alone, and the others wait for it, or go on.",
            sources=(sources.TRIGGER,),
            check="stopped",
-           jobs=(job(ledger(8), [dense(zeros(8))], ask_each=["steps"], batch=2, stop={"replica": 1, "after_step": 2}),),
+           jobs=tuple(job(ledger(8), [dense(zeros(8))], ask_each=["steps"], batch=2,
+                          stop={"replica": replica, "after_step": 2}) for replica in (1, 0)),
            hang=True),
     Clause("exception-ends-all", "MUST",
            rule="An exception on one replica ends the whole program, with an exit status that is not 0, and its "
@@ -333,14 +395,14 @@ CLAUSES: tuple[Clause, ...] = (
            mistake="The other replicas wait for ever, or the program ends as if all were well.",
            sources=(sources.WORKER_FAILURE, sources.FIRST_ERROR),
            check="failed",
-           jobs=failing("exception"),
+           jobs=failing("exception", 1, 0),
            hang=True),
     Clause("death-ends-all", "MUST",
            rule="The death of the process of one replica ends the whole program, with an exit status that is not 0.",
            mistake="The other replicas wait for ever.",
            sources=(sources.WORKER_FAILURE, sources.OTHERS_FAIL),
            check="failed",
-           jobs=failing("death"),
+           jobs=failing("death", 1),
            hang=True),
 )
 

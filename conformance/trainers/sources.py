@@ -93,7 +93,8 @@ SHARED_LAYERS = Source(KERAS + "guides/functional_api/", "Shared layers", "A lay
                        "paths.")
 SYNCHRONIZED = Source(KERAS_BATCH_NORM, "synchronized", "With True, the statistics are those of the global batch, in "
                       "each step.")
-
+EVALUATED = Source(KERAS + "api/models/model_training_apis/", "evaluate method, sample_weight", "Weights of samples "
+                   "weigh the loss of an evaluation, too.")
 AT_EACH_STEP = Source(KERAS + "api/layers/regularization_layers/dropout/", "Dropout class", "What is dropped is drawn "
                       "at each step of training.")
 RESET = Source(KERAS + "api/metrics/base_metric/", "reset_state method", "The state of a metric is reset between "
@@ -122,6 +123,8 @@ SKIPPED = Source(AMP, "Typical Mixed Precision Training", "Where a gradient is n
                  "out.")
 REPEATED = Source(TORCH + "sparse.html", "Uncoalesced sparse COO tensors", "Values at the same place of a sparse "
                   "gradient are summed.")
+STATE_DICT = Source(TORCH + "generated/torch.nn.Module.html", "state_dict", "The state of a module has its persistent "
+                    "buffers, as running averages, beside its parameters.")
 WORKER_FAILURE = Source(TORCHRUN, "Failure Modes", "Where a worker fails, all are stopped.")
 FIRST_ERROR = Source(TORCH + "elastic/errors.html", "description", "The first uncaught exception of a worker is "
                      "reported with its trace, where the entry point is decorated.")

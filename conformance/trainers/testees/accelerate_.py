@@ -3,7 +3,7 @@
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, set_seed
-from caveats import VARIABLE, repeated, wrapped
+from caveats import VARIABLE, repeated, undivided, wrapped
 from torch.utils.data import DataLoader
 from torch_model import Model, Rows, clip, optimizer_of, squares, unfreeze
 from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
@@ -38,7 +38,7 @@ def train(job, accelerator, model, parallel, optimizer, schedule, batches, resul
     result["metrics"] = {"mean_absolute_error": torch.cat(errors).mean().item()}
 
 
-for job in jobs(lambda job: "half precision needs a GPU" if job["loss_scale"] else ""):
+for job in jobs(lambda job: "half precision needs a GPU" if job["loss_scale"] else undivided(job)):
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=job["accumulate"],
                               kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
     model, size = Model(job["model"]), job["batch"] // accelerator.num_processes
@@ -62,7 +62,7 @@ for job in jobs(lambda job: "half precision needs a GPU" if job["loss_scale"] el
             result["eval_loss"] = float(torch.cat(squared).sum() / torch.cat(masks).sum() + model.penalty())
     if "save" in checkpoint:
         accelerator.save_state(checkpoint["save"])
-    if declared := repeated(job) or wrapped(job) or (VARIABLE if job["rows"]["mask"] else None):
+    if declared := repeated(job) or wrapped(job) or (VARIABLE if job["rows"]["mask"] and job["epochs"] else None):
         result["declared"] = declared
     answer(job, replica=accelerator.process_index, steps=len(result["rows"]), weights=model.weights(), **result)
     accelerator.wait_for_everyone()

@@ -3,7 +3,7 @@
 from itertools import islice
 
 import torch
-from caveats import AVERAGED, padded, wrapped
+from caveats import averaged, padded, undivided, wrapped
 from lightning.fabric import Fabric
 from torch.utils.data import DataLoader
 from torch_model import Model, Rows, clip, optimizer_of, squares, unfreeze
@@ -19,7 +19,7 @@ def train(job, fabric, model, parallel, optimizer, schedule, batches, result):
             with fabric.no_backward_sync(parallel, enabled=number < len(group)):
                 error = parallel(x) - y
                 loss = squares(error, mask) / mask.sum() + model.penalty()
-                fabric.backward(loss * len(x) / sum(len(x) for x, *_ in group))
+                fabric.backward(loss * mask.sum() / sum(mask.sum() for _, _, mask, _ in group))
             errors.append(error.detach().abs())
             result["rows"][-1] += rows.tolist()
         clip(job, None, lambda _, limit: fabric.clip_gradients(parallel, optimizer, max_norm=limit),
@@ -38,7 +38,7 @@ def train(job, fabric, model, parallel, optimizer, schedule, batches, result):
 
 NO_SCALE = "its loss scaling (precision=\"16-mixed\") needs a GPU"
 
-for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else ""):
+for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else undivided(job)):
     fabric = Fabric(accelerator="cpu", devices=job["replicas"], strategy="ddp_find_unused_parameters_true")
     fabric.launch()
     fabric.seed_everything(seed_of(job), verbose=False)
@@ -62,7 +62,7 @@ for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else ""):
         result["eval_loss"] = (errors / count + model.penalty()).item()
     if checkpoint and "save" in checkpoint:
         fabric.save(checkpoint["save"], state)
-    if declared := padded(job) or wrapped(job) or (AVERAGED if job["loss"] == "masked_mse" else None):
+    if declared := padded(job) or wrapped(job) or averaged(job):
         result["declared"] = declared
     answer(job, replica=fabric.global_rank, rows=result.pop("rows"), steps=len(result["losses"]),
            weights=model.weights())

@@ -9,7 +9,7 @@ import tempfile
 
 import torch
 import transformers
-from caveats import repeated, wrapped
+from caveats import repeated, undivided, wrapped
 from torch_model import Model, Rows, optimizer_of, squares, unfreeze
 from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 from transformers.trainer_utils import get_last_checkpoint
@@ -49,7 +49,7 @@ def unsupported(job):
     refused = {"its loss scaling (fp16) needs a GPU": job["loss_scale"],
                "it clips by norm alone (max_grad_norm)": job["clip"] and job["clip"]["by"] == "value",
                "it computes metrics in evaluation alone (compute_metrics)": job["metrics"]}
-    return next(filter(refused.get, refused), "")
+    return next(filter(refused.get, refused), undivided(job))
 
 
 rank = int(os.environ["RANK"])

@@ -4,13 +4,15 @@ import logging
 
 import ignite.distributed as idist
 import torch
-from caveats import AVERAGED, padded, wrapped
+from caveats import averaged, padded, undivided, wrapped
 from ignite.engine import Engine, Events
 from ignite.metrics import Loss, MeanAbsoluteError
 from torch_model import Model, Rows, clip, optimizer_of, squares, unfreeze
 from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 
 logging.disable(logging.INFO)
+DIVIDED = {"what": "the size of a batch is divided by the number of processes",
+           "page": "https://docs.pytorch.org/ignite/generated/ignite.distributed.auto.auto_dataloader.html"}
 
 
 def loader(job, rows):
@@ -50,9 +52,10 @@ def train(job):
             engine.terminate()
         return predicted.detach(), y
 
-    trainer, measures = Engine(step), Engine(lambda engine, batch: (parallel(batch[0]), batch[1]))
+    trainer, measures = Engine(step), Engine(lambda engine, batch: (parallel(batch[0]), torch.stack(batch[1:3])))
     MeanAbsoluteError().attach(trainer, "mean_absolute_error")
-    Loss(torch.nn.functional.mse_loss).attach(measures, "eval_loss")
+    Loss(lambda predicted, targets: squares(predicted - targets[0], targets[1]) / targets[1].sum(),
+         batch_size=lambda targets: targets[1].sum().item()).attach(measures, "eval_loss")
     if job["replicas"] > 1:
         trainer.on(Events.EPOCH_STARTED)(lambda engine: batches.sampler.set_epoch(engine.state.epoch))
     if "restore" in checkpoint:
@@ -66,7 +69,7 @@ def train(job):
             result |= measures.run(loader(job, job["evaluate"])).metrics
     if "save" in checkpoint and rank == 0:
         torch.save([part.state_dict() for part in (model, optimizer, schedule)], checkpoint["save"])
-    if declared := padded(job) or wrapped(job) or (AVERAGED if job["rows"]["mask"] else None):
+    if declared := padded(job) or wrapped(job) or averaged(job) or (DIVIDED if undivided(job) else None):
         result["declared"] = declared
     answer(job, replica=rank, rows=rows, steps=len(rows), weights=model.weights())
     idist.barrier()

@@ -21,8 +21,8 @@ NO_UNFREEZING = "a layer becomes trainable by compile, which fit cannot do betwe
 
 def caveat(job):
     """What Keras's documentation says about a job, on any backend, if anything."""
-    group_size = job["batch"] * job["accumulate"]
-    return ACCUMULATED if job["accumulate"] > 1 and len(job["rows"]["x"]) % group_size else None
+    unequal = job["rows"]["mask"] or len(job["rows"]["x"]) % (job["batch"] * job["accumulate"])
+    return ACCUMULATED if job["accumulate"] > 1 and unequal else None
 
 
 class Record(keras.layers.Layer):
@@ -87,7 +87,7 @@ def main(record, caveat, replicas, scope=lambda job: nullcontext(), unsupported=
             result["metrics"] = {name: values[-1] for name, values in history.items()}
         if job["evaluate"]:
             x, y, mask = arrays(job["evaluate"])
-            result["eval_loss"] = model.evaluate(x, y, job["batch"], verbose=0)
+            result["eval_loss"] = model.evaluate(x, y, job["batch"], verbose=0, sample_weight=mask)
         if "save" in checkpoint:
             save(checkpoint["save"], model)
         if job["loss_scale"]:

@@ -34,9 +34,10 @@ def strategy(replicas):
 
 
 def of_strategy(job):
-    if any(layer["kind"] == "batch_norm" for layer in job["model"]):
+    if any(layer["kind"] == "batch_norm" for layer in job["model"]) and not job["checkpoint"]:
         return LOCAL
-    short = job["clause"] in ("uneven-end", "empty-part") and len(job["rows"]["x"]) % job["batch"] % job["replicas"]
+    last = len(job["rows"]["x"]) % job["batch"] or job["batch"]
+    short = job["clause"] in ("undivided-batch", "uneven-end", "empty-part") and last % job["replicas"]
     return SHORT if short else caveat(job)
 
 

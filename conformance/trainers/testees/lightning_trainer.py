@@ -4,7 +4,7 @@ import logging
 import os
 
 import lightning
-from caveats import AVERAGED, padded, wrapped
+from caveats import LOGGED, averaged, padded, undivided, wrapped
 from torch.utils.data import DataLoader, DistributedSampler
 from torch_model import Model, Rows, optimizer_of, squares, unfreeze
 from torchmetrics import MeanAbsoluteError
@@ -56,7 +56,7 @@ def loader(job, rows):
 
 NO_SCALE = "its loss scaling (precision=\"16-mixed\") needs a GPU"
 
-for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else ""):
+for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else undivided(job)):
     checkpoint, clip = job["checkpoint"] or {}, job["clip"] or {}
     trainer = lightning.Trainer(
         accelerator="cpu", devices=job["replicas"], strategy="ddp_find_unused_parameters_true", logger=False,
@@ -72,7 +72,8 @@ for job in jobs(lambda job: NO_SCALE if job["loss_scale"] else ""):
     if job["evaluate"]:
         [validated] = trainer.validate(module, loader(job, job["evaluate"]), verbose=False)
         result |= validated
-    if declared := padded(job) or wrapped(job) or (AVERAGED if job["loss"] == "masked_mse" else None):
+    logged = LOGGED if job["evaluate"] and job["evaluate"]["mask"] else None
+    if declared := padded(job) or wrapped(job) or averaged(job) or logged:
         result["declared"] = declared
     if "save" in checkpoint:
         trainer.save_checkpoint(checkpoint["save"])

@@ -7,7 +7,7 @@ data parallelism has it; losses and metrics are sums over the processes.
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_map
-from mlx_model import AVERAGED, Model, clipped, columns, optimizer_of, restore, save
+from mlx_model import Model, averaged, clipped, columns, optimizer_of, restore, save
 from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
 
 WORLD = mx.distributed.init()
@@ -75,8 +75,8 @@ def train(job):
     answer(job, replica=RANK, rows=dealt, steps=len(dealt), weights=model.weights())
     total(1)  # all have answered
     if RANK == 0:
-        uneven = job["clause"] in ("uneven-end", "empty-part") and len(job["rows"]["x"]) % job["batch"] % RANKS
-        result |= {"declared": AVERAGED} if uneven or job["rows"]["mask"] else {}
+        caveat = averaged(job)
+        result |= {"declared": caveat} if caveat else {}
         answer(job, weights=model.weights(), **result, done=True)
 
 

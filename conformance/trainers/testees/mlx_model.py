@@ -10,6 +10,14 @@ AVERAGED = {"what": "gradients are averaged over the processes, however many row
             "page": "https://ml-explore.github.io/mlx/build/html/python/_autosummary/mlx.nn.average_gradients.html"}
 
 
+def averaged(job):
+    """What averaged gradients are where processes have different numbers of rows, or of what a mask lets pass."""
+    last = len(job["rows"]["x"]) % job["batch"] or job["batch"]
+    uneven = job["clause"] in ("undivided-batch", "uneven-end", "empty-part") and last % job["replicas"]
+    masked = job["rows"]["mask"] and job["epochs"] and job["accumulate"] == 1
+    return AVERAGED if uneven or masked else None
+
+
 class Experts(nn.Module):
     """A linear layer for each value of the first column."""
 

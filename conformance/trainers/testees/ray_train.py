@@ -12,7 +12,7 @@ from threading import Thread
 import ray
 import torch
 import torch.distributed as dist
-from caveats import padded, wrapped
+from caveats import padded, undivided, wrapped
 from ray.train.torch import TorchTrainer, prepare_data_loader, prepare_model
 from ray.util.queue import Queue
 from torch.utils.data import DataLoader
@@ -81,5 +81,5 @@ def print_answers(queue):
 ray.init(num_cpus=6, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
 queue = Queue()
 Thread(target=print_answers, args=(queue,), daemon=True).start()
-TorchTrainer(train_all, train_loop_config={"jobs": list(jobs()), "answers": queue},
+TorchTrainer(train_all, train_loop_config={"jobs": list(jobs(undivided)), "answers": queue},
              scaling_config=ray.train.ScalingConfig(num_workers=int(os.environ["REPLICAS"]))).fit()

@@ -27,7 +27,7 @@ def of_layers(job):
     kinds = {layer["kind"] for layer in job["model"]}
     if "dropout" in kinds and job["replicas"] > 1:
         return SEEDS
-    return LOCAL if "batch_norm" in kinds else caveat(job)
+    return LOCAL if "batch_norm" in kinds and not job["checkpoint"] else caveat(job)
 
 
 def replicas(variable):

@@ -9,7 +9,7 @@ from itertools import islice
 
 import torch
 import torch.distributed as dist
-from caveats import padded
+from caveats import padded, undivided
 from torch.utils.data import DataLoader, DistributedSampler
 from torch_model import Model, Rows, optimizer_of, squares, step, unfreeze
 from trainer_jobs import answer, fail, jobs, seed_of, wants_to_stop
@@ -63,7 +63,7 @@ def main(wrap, quiet, save, restore, caveat):
         caveat: what the wrapper's documentation says about a job, if anything.
     """
     dist.init_process_group("gloo")
-    for job in jobs():
+    for job in jobs(undivided):
         model, result, checkpoint = Model(job["model"]), {"losses": [], "rows": []}, job["checkpoint"] or {}
         parallel = wrap(model)
         torch.manual_seed(1000 * seed_of(job) + dist.get_rank())  # each rank has a stream of its own
