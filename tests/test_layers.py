@@ -39,7 +39,7 @@ FACES = {"__init__", "names", "__main__", "tf.__init__", "compat.v2", "backends.
 BUILT_IN = {("array.backend", "backends.simulated.__init__"), ("array.backend", "backends.gpu.backend"),
             ("array.backend", "backends.jax.backend"), ("array.backend", "backends.torch.backend"),
             ("workers.connection", "backends.simulated.workers"), ("workers.connection", "backends.mpi.transport"),
-            ("notebook", "insight.drawings"), ("insight.trial", "tf.programs")}
+            ("notebook", "insight.drawings"), ("insight.trial", "tf.programs"), ("insight.keys", "tf.stateless")}
 
 
 def modules() -> dict[str, Path]:

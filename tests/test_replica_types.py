@@ -144,6 +144,42 @@ def test_advice_that_is_followed_gives_the_right_number_and_no_warning(code: str
     assert result == WANTED[code]
 
 
+def reduced_outside(mean: bool) -> Any:
+    strategy = four()
+    for batch in batches(strategy, 7):
+        parts = strategy.run(lambda x: x.mean() if mean else (x[:, 0].sum(), np.float32(len(x))), (batch,))
+        if mean:
+            return strategy.reduce("MEAN", parts, axis=None)
+        total, rows = [strategy.reduce("SUM", part, axis=None) for part in parts]
+        return float(total / rows)
+    return None
+
+
+def assigned_with_an_aggregation(mean: bool) -> Any:
+    strategy = four()
+    w = weights(strategy, Aggregation.MEAN if mean else Aggregation.SUM)
+
+    def step(x: Any) -> None:
+        rows = refdist.get_replica_context().all_reduce("SUM", np.float32(len(x)))
+        w.assign(x.mean(axis=0) if mean else x.sum(axis=0) / rows)
+
+    each(strategy, step, 7)
+    return w.numpy().tolist()
+
+
+@pytest.mark.parametrize(("program", "written", "wanted"), [
+    (reduced_outside, '`total, rows = [strategy.reduce("SUM", part, axis=None) for part in parts]`', 10.0),
+    (assigned_with_an_aggregation, '`x.sum(axis=0) / rows` with `rows = get_replica_context().all_reduce("SUM", '
+     'np.float32(len(x)))`, and let the aggregation be SUM.', [10.0, 11.0, 12.0]),
+])
+def test_the_advice_on_means_fits_the_call(program: Callable[[bool], Any], written: str, wanted: Any) -> None:
+    [finding] = findings(lambda: program(True))
+    assert "[RD40]" in str(finding.message) and written in str(finding.message)
+    results: list[Any] = []
+    assert findings(lambda: results.append(program(False))) == []
+    assert results == [pytest.approx(wanted)]
+
+
 # --- The tables ------------------------------------------------------------------------------------------------
 
 def operand(of: Operand) -> Any:

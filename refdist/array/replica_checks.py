@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,16 @@ _DISTRIBUTE = ("Where it is a batch, distribute the dataset with `strategy.exper
                "MEAN.")
 _ADD = "Add it after the reduction, or a share of it in each replica: `loss + penalty / strategy.num_replicas_in_sync`."
 
+# What to write in place of a mean of means, or a sum of means, where it is not the program that calls `all_reduce`.
+_RETURN_BOTH = ("Let each replica return its sum and its rows, `x.sum(axis=0), np.float32(len(x))`, reduce both, "
+                "`total, rows = [strategy.reduce(\"SUM\", part, axis=None) for part in parts]`, and divide "
+                "`total / rows`.")
+_DIVIDE_BEFORE = ("Divide the sum over the replica's rows by the rows of all replicas, `x.sum(axis=0) / rows` with "
+                  "`rows = get_replica_context().all_reduce(\"SUM\", np.float32(len(x)))`, and let the aggregation be "
+                  "SUM.")
+_DIVIDE_THE_LOSS = ("Divide the loss by the size of the global batch: `tf.nn.compute_average_loss(losses, "
+                    "global_batch_size=...)`, with a loss for each row.")
+
 _unread: Field[set[str]] = Field("files of the program of which it was said that their text cannot be read", set)
 
 
@@ -53,7 +64,7 @@ class Contributing:
         result: whether what each replica gets is the same.
     """
 
-    __slots__ = ("attempted", "execute", "kinds", "leaves", "reducing", "result", "total")
+    __slots__ = ("attempted", "execute", "kinds", "leaves", "of_optimizer", "reducing", "result", "total")
 
     def __init__(self, execute: Callable[[Any], Sequence[Any]], reducing: Reducing, attempted: str, total: int,
                  value: object, result: bool = True) -> None:
@@ -64,13 +75,14 @@ class Contributing:
         self.leaves = nest.flatten(value) if nest.is_nested(value) else [value]
         self.kinds = [type_of_contribution(leaf) for leaf in self.leaves]
         self.result = result
+        self.of_optimizer = _is_of_an_optimizer(sys._getframe(1))
 
     def __call__(self, calls: Sequence[Any]) -> Sequence[Any]:
         executions = [call.execute for call in calls]
         answers = self.execute(calls)
         for leaf in range(len(self.kinds)):
             check(self.reducing, [execution.kinds[leaf] for execution in executions], self.attempted, self.total,
-                  [execution.leaves[leaf] for execution in executions])
+                  [execution.leaves[leaf] for execution in executions], self.of_optimizer)
         if not self.result:
             return answers
         same = source(Of.SAME, self.attempted, reduced=True)
@@ -129,8 +141,17 @@ def average(result: Any, losses: object, size: int) -> Any:
                                      numbers=numbers))
 
 
+def _is_of_an_optimizer(frame: FrameType | None) -> bool:
+    # Whether Keras's optimizer reduces, and not the program.
+    while frame is not None and call_site.is_ours(module := frame.f_globals.get("__name__", "")):
+        if module == "refdist.tf.keras.optimizers":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, total: int,
-          values: Sequence[object] = ()) -> None:
+          values: Sequence[object] = (), of_optimizer: bool = False) -> None:
     """Warns where what the replicas contribute is not what this reduction is for.
 
     Args:
@@ -139,6 +160,7 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
         attempted: the call, for the message.
         total: how many replicas there are on all workers.
         values: the contributions.
+        of_optimizer: whether an optimizer of Keras reduces its gradients.
     """
     if total < 2:
         return
@@ -151,6 +173,9 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
     if not isinstance(cell, Refusal):
         return
     per_row = kinds[0].per_row if len({kind.per_row for kind in kinds}) == 1 else 1
+    # Elsewhere the program calls `all_reduce`, as the catalogue's advice does.
+    fix = (_DIVIDE_THE_LOSS if of_optimizer else _RETURN_BOTH if attempted.startswith("Strategy.reduce") else
+           _DIVIDE_BEFORE if "aggregation" in attempted else "")
     rows = ", ".join("?" if kind.rows is None else str(kind.rows // per_row) for kind in kinds)
     match cell.code:
         case "RD37":
@@ -172,7 +197,7 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
         case "RD38":
             if not any(_may_hold(kind, total, of is not kind.of) for kind in kinds):
                 _warn("RD38", attempted, f"the means over the replicas' rows ({rows}) are summed: the result is "
-                      f"{total} times the mean over the batch", kinds[0], scaled=total)
+                      f"{total} times the mean over the batch", kinds[0], fix, scaled=total)
         case "RD39":
             if not any(_is_normalised(kind, kinds, total) for kind in kinds):
                 _warn("RD39", attempted, f"it is the mean of what each of {total} replicas has a part of: the result "
@@ -181,7 +206,7 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
             counts = {kind.rows for kind in kinds}
             if None not in counts and len(counts) > 1:
                 _warn("RD40", attempted, f"the replicas have different numbers of rows ({rows}), and their means count "
-                      "alike: the result is not the mean over the batch", kinds[0])
+                      "alike: the result is not the mean over the batch", kinds[0], fix)
         case _:
             _warn("RD41", attempted, f"only replica 0's part is used of {total}: {kinds[0].meaning}", kinds[0])
 

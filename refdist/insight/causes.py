@@ -30,6 +30,7 @@ from refdist.insight.aligned import (
     tolerance,
 )
 from refdist.insight.draws import GLOBAL, PYTORCH
+from refdist.insight.keys import SEEDS
 from refdist.insight.trial import Trial
 
 _MOST_ROWS = 1_000_000
@@ -39,6 +40,8 @@ _BY_THE_BATCH = ("Divide by the global batch (`nn.compute_average_loss(loss, glo
                  "MEAN.")
 _FOLD_IN = ("Make a key for each replica from it: jax.random.fold_in(key, context.replica_id_in_sync_group), outside "
             "of what JAX compiles, or with the replica as an argument.")
+_FOLD_IN_SEED = ("Make a seed for each replica from it: tf.random.fold_in(seed, "
+                 "tf.distribute.get_replica_context().replica_id_in_sync_group).")
 # Of numbers that were printed, with few digits.
 _OF_PRINTED = 0.01
 _CHANGING = ("assign_add of", "assign_sub of", "scatter_add of", "scatter_sub of")
@@ -624,14 +627,15 @@ def _alike_keys(case: Case) -> Cause | None:
     here = _drawn_with_keys(case.first)
     drawn = [key for key in case.second.keys
              if key.is_drawn and key.replica is not None and (key.line, key.shape) not in here]
-    by_key: dict[tuple[str, str], set[int]] = {}
+    by_key: dict[tuple[str, str, bool], set[int]] = {}
     for key in drawn:
         if key.key is not None and key.replica is not None:
-            by_key.setdefault((key.line, key.key), set()).add(key.replica)
-    for (line, numbers), replicas in by_key.items():
+            by_key.setdefault((key.line, key.key, key.what.startswith(SEEDS)), set()).add(key.replica)
+    for (line, numbers, is_seed), replicas in by_key.items():
         if len(replicas) > 1:
+            key_or_seed = f"the seed {numbers}" if is_seed else f"one key of JAX, {numbers}"
             return Cause("ONE SEED", f"replicas {_listed(sorted(replicas), '')} draw random numbers ({_short(line)}) "
-                         f"with one key of JAX, {numbers}, so all of them draw the same", _FOLD_IN)
+                         f"with {key_or_seed}, so all of them draw the same", _FOLD_IN_SEED if is_seed else _FOLD_IN)
     traced = [key for key in drawn if key.key is None]
     seeds: dict[str, set[str | None]] = {}
     for key in case.second.keys:

@@ -1,5 +1,7 @@
 """Keys of JAX that a program makes, derives and draws with: on which replica, at which line.
 
+So do seeds of `tf.random.stateless_*`.
+
 A key always gives the same numbers.  So replicas that draw with one key get the same, which nothing that is computed
 from them shows.  What JAX traces is traced once for all replicas, with a key whose value is not known then: of it only
 where it is drawn, and what else was done with keys, can be said.
@@ -22,13 +24,15 @@ from refdist.insight.imports import when_imported
 _MAKING = ("key", "PRNGKey")
 _DERIVING = ("fold_in", "split")
 _MOST = 1000
+SEEDS = "tf.random.stateless_"  # what their functions are called here begins with it
+_OF_SEEDS = ("fractions", "normal", "truncated_normal", "uniform", "categorical")
 
 
 class Key(NamedTuple):
     """A key was made, derived or drawn with.
 
     Attributes:
-        what: the function: "key", "fold_in", "split", "bernoulli".
+        what: the function: "key", "fold_in", "split", "bernoulli"; "tf.random.stateless_normal".
         line: of the program.
         replica: which replica does it; None for the program.
         key: the numbers of the key, as text; where it is made, the seed; None where JAX traces.
@@ -62,6 +66,7 @@ class Keys:
     def __init__(self) -> None:
         self.found: dict[Key, None] = {}
         when_imported("jax.random", self._watch)
+        when_imported("refdist.tf.stateless", self._watch_seeds)
 
     def _watch(self, module: ModuleType) -> None:
         for name in dir(module):
@@ -74,13 +79,33 @@ class Keys:
         def call(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             line = _line()
-            if line is not None and len(self.found) < _MOST:
+            if line is not None:
                 key = _numbers(next(iter((*args, *kwargs.values()))))
                 shape = str(result.shape[0]) if name == "split" else str(tuple(result.shape))
-                self.found[Key(name, line, _replica(), key, shape)] = None
+                self._add(Key(name, line, _replica(), key, shape))
             return result
 
         return call
+
+    def _watch_seeds(self, module: ModuleType) -> None:
+        for name in _OF_SEEDS:
+            setattr(module, name, self._with_seeds(name, getattr(module, name)))
+
+    def _with_seeds(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(of: Any, *args: Any) -> Any:
+            result = function(of, *args)
+            if sys._getframe(1).f_code.co_name not in _DERIVING:
+                seed = np.asarray(args[_OF_SEEDS.index(name) == 4]).tolist()
+                self._add(Key(f"{SEEDS}{name}", str(call_site.that_led_here()[0]), _replica(), str(seed),
+                              str(tuple(result.shape))))
+            return result
+
+        return call
+
+    def _add(self, key: Key) -> None:
+        if len(self.found) < _MOST:
+            self.found[key] = None
 
 
 def _takes_a_key(function: object) -> bool:

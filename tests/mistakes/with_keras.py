@@ -141,6 +141,18 @@ def statistics_of_two_rows() -> None:
     fitted(model)
 
 
+def noise_of_one_seed() -> None:
+    loop(lambda y, predicted: average(y, predicted + tf.random.stateless_normal(tf.shape(y), seed=[1, 2])))
+
+
+def noise_of_own_seeds() -> None:
+    # No mistake, and it is said that it is none.
+    def loss(y: Any, predicted: Any) -> Any:
+        seed = tf.random.fold_in([1, 2], tf.distribute.get_replica_context().replica_id_in_sync_group)
+        return average(y, predicted + tf.random.stateless_normal(tf.shape(y), seed=seed))
+    loop(loss)
+
+
 def data_that_ends() -> None:
     # github.com/tensorflow/tensorflow/issues/25254: more `steps_per_epoch` than the dataset has, without `repeat`.
     with four().scope():
@@ -160,5 +172,7 @@ MISTAKES = [
     (0, dataset_not_distributed, "compare NOT DISTRIBUTED"),
     (0, rate_times_the_replicas, "compare MULTIPLIED AFTER REDUCING"),
     (0, statistics_of_two_rows, "compare ROWS OF ONE REPLICA"),
+    (0, noise_of_one_seed, "compare ONE SEED"),
+    (0, noise_of_own_seeds, "compare RANDOM NUMBERS OF EACH REPLICA"),
     (0, data_that_ends, "warns UserWarning"),
 ]

@@ -50,10 +50,12 @@ ONE_SHAPE = ("On a TPU replicas gather arrays of one shape: pad or slice them to
 # For reads and writes of a variable: by the code, and the class of the operation or the kind of context.
 ADVICE: dict[tuple[str, Situation | OperationClass | None], str] = {
     ("RD12", REPLICA):
-        "Reduce the value first, for example `get_replica_context().all_reduce(\"MEAN\", value)`, or give the "
-        "variable an aggregation (SUM, MEAN, ONLY_FIRST_REPLICA).",
+        "Reduce the value first: `get_replica_context().all_reduce(\"SUM\", value)` where each replica has its part "
+        "of a sum, as after `compute_average_loss`, and \"MEAN\" where each has a mean; or give the variable an "
+        "aggregation, SUM or MEAN.",
     ("RD12", OUTSIDE):
-        "Reduce the value first: `strategy.reduce(\"MEAN\", value, axis=None)`.",
+        "Reduce the value first: `strategy.reduce(\"SUM\", value, axis=None)` where each replica has its part of a "
+        "sum, and \"MEAN\" where each has a mean.",
     ("RD12", UPDATE):
         "Give every copy the same update; reduce per-replica values before it: "
         "`strategy.reduce(\"MEAN\", value, axis=None)`.",
