@@ -364,6 +364,15 @@ def test_a_program_s_own_limit_for_sockets_is_none_for_messages() -> None:
     later.join(HANG)
 
 
+def test_the_other_end_of_a_channel_that_another_thread_has_closed_is_gone() -> None:
+    here, there = (SocketChannel(Connection(end.detach()), 60.0) for end in socket.socketpair())
+    here.close()
+    for call in (here.answer, here.receive, lambda: here.send(b"")):
+        with pytest.raises(Gone, match="its process is gone"):
+            call()
+    there.close()
+
+
 def test_a_message_that_ends_in_the_middle_is_none() -> None:
     here, there = socket.socketpair()
     receiver = SocketChannel(Connection(here.detach()), 60.0)

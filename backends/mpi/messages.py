@@ -118,7 +118,11 @@ class SocketChannel:
         """See `Channel`."""
         if not self._limited:
             self._limited = True
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, self._limit)
+            try:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, self._limit)
+            except OSError as error:  # another thread has closed it
+                _raise_a_handler_s(error)
+                raise self._gone(error) from error
         return self.receive()
 
     def _gone(self, error: Exception) -> Gone:

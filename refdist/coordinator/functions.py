@@ -129,19 +129,24 @@ class Functions(ABC):
             self._raise_error()
 
     def _raise_error(self) -> None:
-        with self.waiting.lock:
-            error, self.error = self.error, None
-            if error is None:
-                return
-            dropped = [*self.queue]
-            self.queue.clear()
-        for closure in dropped:
-            closure.cancel("it was dropped before it began, because another function failed")
-        self._stop_all()
-        given_up, self.given_up = self.given_up, []
-        for other in given_up:
-            if other is not error:
-                error.add_note(str(other))
+        error: BaseException | None = None
+        try:
+            with self.waiting.lock:
+                error, self.error = self.error, None
+                if error is None:
+                    return
+                while self.queue:
+                    self.queue[0].cancel("it was dropped before it began, because another function failed")
+                    self.queue.popleft()
+            self._stop_all()
+            for other in self.given_up:
+                if other is not error:
+                    error.add_note(str(other))
+            self.given_up = []
+        except BaseException:  # an interrupt: the next call does what is left, and raises the error
+            if error is not None:
+                self.error = error
+            raise
         raise error
 
     def _failed(self, closure: Closure, worker: int, error: BaseException) -> None:
@@ -157,10 +162,9 @@ class Functions(ABC):
         closure.finish(None, error)
 
     def _again(self, closure: Closure) -> None:
-        cancelled = self.error is not None or closure.fate == CANCELLED
+        if self.error is not None or closure.fate == CANCELLED:
+            closure.cancel("its worker was lost after another function had failed")
+            return
         closure.fate, closure.returns, closure.refusals = "", False, 0
         closure.losses += 1
-        if cancelled:
-            closure.cancel("its worker was lost after another function had failed")
-        else:
-            self.queue.append(closure)
+        self.queue += [closure]

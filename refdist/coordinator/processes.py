@@ -18,7 +18,7 @@ is an error.  A worker that was stopped by a signal is not lost, and its functio
 
 An interrupt of the program, such as Ctrl-C's, comes where a function begins, and where a call has returned (`waiting`).
 What goes between two of these is done as a whole; what it breaks off is done again by the next thread that looks after
-the channels.
+the channels.  So what may be done twice comes first (`_lose`, `_welcome`), and then, without a call, what may not.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Fleet:
         self._events = select.epoll()
         self._by_file = {worker.work.fileno(): worker for worker in self.there}
         self._returned: deque[_Worker] = deque()  # workers that have come back, and were not seen yet
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK)  # readable while there are some, or what is waited for may be there
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)  # readable when there are some, or what is waited for may be there
         for file in (*self._by_file, self._wake):
             self._events.register(file, select.EPOLLIN)
         self._peers = job.peers
@@ -164,13 +164,16 @@ class Fleet:
         looks = 0
         while True:
             self.waiting.rest()
-            self._events.poll()
+            self._events.poll(_LOOK)
             if looks != self._looks or not self.waiting.lead(self.go_on, 0):  # the program comes by itself
                 time.sleep(_MOMENT)
             looks = self._looks
 
     def _send_all(self) -> None:
         with self.waiting.lock:
+            while self._returned:
+                self._welcome(self._returned[0])
+                self._returned.popleft()
             if self._sending:
                 self._pass_on(*self._sending)
             while self._rested and (owners := [each for each in self.coordinators if each.queue]):
@@ -196,18 +199,15 @@ class Fleet:
         self._sending = None
 
     def _hear(self, file: int) -> None:
+        if file == self._wake:
+            os.eventfd_read(file)
+            return
         with self.waiting.lock:
             worker = self._by_file.get(file)
-            if file == self._wake:
-                os.eventfd_read(file)
-                while self._returned:
-                    self._welcome(self._returned.popleft())
-            if worker is None or worker.closure is None:
-                if worker is not None:
-                    self._lose(worker, Gone("its process is gone"))  # an idle worker has nothing else to say
+            if worker is None:
                 return
             self._hearing = worker
-        self._take(worker)
+        self._take(worker)  # of an idle worker, that it is gone
 
     def _take(self, worker: _Worker) -> None:
         # No other thread uses a channel from which an answer is expected; a lock would be held for a whole message, and
@@ -236,26 +236,27 @@ class Fleet:
     def _welcome(self, worker: _Worker) -> None:
         for before in [other for other in self.there if other.number == worker.number]:
             self._lose(before, Gone("its process is gone"))
-        self.there.append(worker)
-        self._rested.append(worker)
-        self._by_file[worker.work.fileno()] = worker
-        self._events.register(worker.work.fileno(), select.EPOLLIN)
+        file = worker.work.fileno()
+        with contextlib.suppress(FileExistsError):  # an interrupt came afterwards
+            self._events.register(file, select.EPOLLIN)
+        self._by_file[file] = worker
+        self.there += [worker]
+        self._rested += [worker]
 
     def _lose(self, worker: _Worker, gone: Gone) -> None:
         if worker not in self.there:
             return
-        closure, worker.closure = worker.closure, None
-        self._losses[worker.number] += 1
-        self.lost = f"worker {worker.number} ({gone})"
-        self.there.remove(worker)
-        if worker in self._rested:
-            self._rested.remove(worker)
+        others = [other for other in self.there if other is not worker]
+        self._rested = [other for other in self._rested if other is not worker]
         self._by_file = {file: other for file, other in self._by_file.items() if other is not worker}
         worker.control.close()
         worker.work.close()
+        closure, lost = worker.closure, f"worker {worker.number} ({gone})"
         if closure is not None and worker.owner is not None:
-            self.lost += f", in {closure}"
+            lost += f", in {closure}"
             worker.owner.lost(closure, worker.number, self._peers.returns)
+        worker.closure, self.there, self.lost = None, others, lost
+        self._losses[worker.number] += 1
 
 
 class Processes(Functions):
@@ -318,7 +319,8 @@ class Processes(Functions):
                 with contextlib.suppress(Gone):  # its other channel reports this, too
                     worker.control.send(pickle.dumps(worker.sent))
         self._fleet.wake()  # some may wait for functions that were dropped
-        self.waiting.until(lambda: all(closure.done for closure in stopped),
+        # A list: an interrupt that comes where a generator ends is swallowed.
+        self.waiting.until(lambda: not [closure for closure in stopped if not closure.done],
                            functools.partial(self._fleet.go_on, _LOOK))
 
     # --- What has become of functions ---
@@ -335,11 +337,11 @@ class Processes(Functions):
 
     def lost(self, closure: Closure, worker: int, returns: int) -> None:
         """The worker is lost that carried out a function; each comes back at most so many times."""
-        self._again(closure)
-        if closure.losses > returns > 0 and closure in self.queue:
-            self.queue.remove(closure)
+        if closure.losses < returns or returns == 0:
+            self._again(closure)
+        else:
             self._failed(closure, worker, errors.error(
-                "RD33", f"function {closure.name}", f"{closure.losses} workers were lost one after another while "
+                "RD33", f"function {closure.name}", f"{closure.losses + 1} workers were lost one after another while "
                 "they carried it out", "Look at what it does that ends its process, or takes its memory."))
 
 

@@ -498,9 +498,9 @@ def interrupts(strategy: Any, c: Any) -> None:
     with strategy.scope():
         step = refdist.Variable(0)
 
-    def add() -> int:
+    def add(by: int = 1) -> int:
         time.sleep(0.002)  # so it has not ended when the call begins
-        return int(step.assign_add(1))
+        return int(step.assign_add(by))
 
     def comes(call: Callable[[Any], object], handler: Callable[[], object], number: int) -> bool:
         before = int(step)
@@ -517,8 +517,8 @@ def interrupts(strategy: Any, c: Any) -> None:
         return was_interrupted
 
     calls: list[Callable[[Any], object]] = [
-        lambda value: c.schedule(add), lambda value: value.fetch(), lambda value: c.join(), lambda value: c.done(),
-        lambda value: step.assign_add(1), lambda value: step.read_value()]
+        lambda value: c.schedule(add, args=(1,)), lambda value: value.fetch(), lambda value: c.join(),
+        lambda value: c.done(), lambda value: step.assign_add(1), lambda value: step.read_value()]
     handlers = [(call, interrupt) for call in calls] + [(calls[i], time_is_up) for i in (0, 1, 5)]
     for call, handler in handlers:
         number = 0
