@@ -49,6 +49,13 @@ def fails() -> None:
     raise KeyError("mine")
 
 
+def waits(_: bytes) -> None:
+    assert may_end.wait(HANG)
+
+
+may_end = threading.Event()
+
+
 class OneWorker:
     """The processes of a job with one worker, which comes back when it was lost.
 
@@ -80,13 +87,10 @@ class OneWorker:
         return [work, control]
 
     def _serve(self, work: SocketChannel, control: SocketChannel) -> None:
-        before, incoming = 0, Incoming(lambda _: None, 0)  # type: ignore[arg-type, return-value]
+        incoming = Incoming(lambda _: None, 0)  # type: ignore[arg-type, return-value]
         try:
             while True:
                 number, definitions, _, _, call = pickle.loads(work.receive())
-                if number == before:  # an interrupted coordinator did not know that it had sent it
-                    continue
-                before = number
                 incoming.define(definitions)
                 fn, args, kwargs = incoming.unpacked(call)
                 self.taken += 1
@@ -207,6 +211,21 @@ def test_an_interrupt_at_any_moment_loses_no_error_of_a_function_that_loses_its_
         if not came:
             break
     assert number > 50
+
+
+def test_an_interrupt_in_the_middle_of_a_long_function_sends_it_once(made: Make) -> None:
+    """What was sent again would wait for its worker, and the next call for that."""
+    def is_in_the_middle(frame: FrameType) -> bool:
+        return frame.f_code is SocketChannel.send.__code__ and sum(frame.f_locals.get("sent", ())) > 0
+
+    c, peers = made(0, 0)
+    with pytest.raises(KeyboardInterrupt):
+        moments.interrupted(0, lambda: c.schedule(waits, args=(bytes(10_000_000),)), moments.interrupt,
+                            is_in_the_middle)
+    until(lambda: peers.taken == 1, "though nobody calls the coordinator")
+    late = c.schedule(int)
+    may_end.set()
+    assert (outcome(late.fetch), outcome(c.join), peers.taken) == ("0", "None", 2)
 
 
 def failed(c: ClusterCoordinator, peers: OneWorker) -> list[RemoteValue]:

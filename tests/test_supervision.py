@@ -386,7 +386,7 @@ def test_a_message_that_ends_in_the_middle_is_none() -> None:
 
 @pytest.mark.parametrize("message", [b"short", b"long" * 100_000])
 def test_an_interrupt_at_any_moment_leaves_messages_whole(message: bytes) -> None:
-    def is_interrupted_at(number: int, sends: bool) -> bool:
+    def is_interrupted_at(number: int, sends: bool, again: bool) -> bool:
         here, there = socket.socketpair()
         sender, receiver = (SocketChannel(Connection(end.detach()), 60.0) for end in (here, there))
         received: list[bytes] = []
@@ -406,13 +406,15 @@ def test_an_interrupt_at_any_moment_leaves_messages_whole(message: bytes) -> Non
                                               moments.interrupt)
         except KeyboardInterrupt:
             interrupted = True
+            if again:
+                send(message)
         send(b"last") if sends else receive_all()
         peer.join(HANG)
-        assert received == [message, b"last"] or (sends and interrupted and received == [b"last"])
+        assert received == [message, b"last"] or (sends and interrupted and not again and received == [b"last"])
         return interrupted
 
-    for sends in (True, False):
-        assert next(number for number in itertools.count() if not is_interrupted_at(number, sends)) > 5
+    for sends, again in ((True, False), (True, True), (False, False)):
+        assert next(number for number in itertools.count() if not is_interrupted_at(number, sends, again)) > 5
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])

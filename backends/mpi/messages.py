@@ -70,15 +70,18 @@ class SocketChannel:
         self._limit = struct.pack("ll", whole, int((seconds - whole) * 1_000_000))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, self._limit)
         self._limited = False
+        self._sending: bytes | None = None  # the last message, until all of it is sent
         self._unsent: list[bytes] = []
         self._sent: list[int] = []  # how many bytes of the first of these were sent each time
         self._received: list[bytes] = []  # the next message, as far as it is there; one part may reach beyond it
 
     def send(self, message: bytes) -> None:
         """See `Channel`."""
-        length = _LENGTH.pack(len(message))
-        self._unsent += [length + message] if len(message) <= _SHORT else [length, message]
         unsent, sent = self._unsent, self._sent
+        if message is not self._sending:
+            length = _LENGTH.pack(len(message))
+            unsent += [length + message] if len(message) <= _SHORT else [length, message]
+            self._sending = message
         try:
             while unsent:
                 if rest := memoryview(unsent[0])[sum(sent):]:
@@ -88,6 +91,7 @@ class SocketChannel:
         except _BROKEN as error:
             _raise_a_handler_s(error)
             raise self._gone(error) from error
+        self._sending = None
 
     def receive(self) -> bytes:
         """See `Channel`."""

@@ -97,8 +97,6 @@ class _Worker:
         while True:
             try:
                 function, definitions, strategy, number, call = pickle.loads(self._channel.receive())
-                if function == self._function:  # an interrupted coordinator did not know that it had sent it
-                    continue
                 self._function = function
                 self._incoming.define(definitions)
                 self._channel.send(self._carried_out(strategy, number, call))

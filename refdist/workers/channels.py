@@ -32,8 +32,8 @@ class Channel(Protocol):
     """One end of a connection between two tasks.
 
     An interrupt of a call, such as Ctrl-C's, leaves messages whole.  One that was to be sent is sent not at all or as a
-    whole; what is missing of it then is sent by the next call of `send`.  One that was to be received is received by
-    the next call.
+    whole; what is missing of it then is sent by the next call of `send`, and the same object is not sent twice then.
+    One that was to be received is received by the next call.
     """
 
     def send(self, message: bytes) -> None:
