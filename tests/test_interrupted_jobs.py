@@ -228,6 +228,23 @@ def test_an_interrupt_in_the_middle_of_a_long_function_sends_it_once(made: Make)
     assert (outcome(late.fetch), outcome(c.join), peers.taken) == ("0", "None", 2)
 
 
+def test_what_a_signal_handler_sends_at_any_moment_is_the_object_that_the_program_sends(made: Make) -> None:
+    for number in itertools.count():
+        c, _ = made(0, 0)
+        elements = iter(c.create_per_worker_dataset(refdist.data.Dataset.range(10)))
+        values: list[RemoteValue] = []
+
+        def read() -> None:
+            values.append(c.schedule(next, args=(elements,)))  # noqa: B023
+
+        came = moments.interrupted(number, read, read)
+        read()
+        assert sorted(outcome(value.fetch) for value in values) == ["0", "1", "2"][:2 + came], f"moment {number}"
+        if not came:
+            break
+    assert number > 50
+
+
 def failed(c: ClusterCoordinator, peers: OneWorker) -> list[RemoteValue]:
     """One function has failed; of the two that it returns one goes on, and one waits."""
     first, *others = [c.schedule(fails), c.schedule(goes_on), c.schedule(goes_on)]

@@ -221,12 +221,14 @@ class Outgoing:
         if isinstance(obj, _Function):
             return obj.number
         with self._lock:
-            if id(obj) not in self._numbers:
+            key = id(obj)
+            if key not in self._numbers:
                 definition = self.packed(self._definition(obj))
                 number = obj._number if isinstance(obj, RemoteVariable) else self._job.new_number()
-                self._numbers[id(obj)] = number, obj
-                self.definitions.append((number, definition))
-            return self._numbers[id(obj)][0]
+                if key not in self._numbers:  # a signal handler may have come meanwhile, which sends the object, too
+                    self._numbers[key] = number, obj
+                    self.definitions.append((number, definition))
+            return self._numbers[key][0]
 
     def _definition(self, obj: object) -> tuple[str, object]:
         if isinstance(obj, RemoteVariable):
