@@ -22,7 +22,9 @@ from refdist.coordinator import ClusterCoordinator, RemoteValue, processes
 from refdist.coordinator.parcels import Incoming
 from refdist.coordinator.processes import DONE, FAILED, STOPPED
 from refdist.strategies import job as jobs
+from refdist.workers import connection
 from refdist.workers.channels import Gone
+from refdist.workers.connection import Group
 from refdist.workers.launcher import CHIEF, WORKER, Task
 
 pytest.importorskip("cloudpickle", reason="functions are sent by cloudpickle")
@@ -117,6 +119,9 @@ class OneWorker:
         work.close()
         control.close()
         self._returned(Task(WORKER, 0), self._started())
+
+    def finish(self) -> None:
+        """The program has ended."""
 
     def listen(self, returned: Callable[[Task, Any], object]) -> None:
         self._returned = returned
@@ -243,6 +248,34 @@ def test_what_a_signal_handler_sends_at_any_moment_is_the_object_that_the_progra
         if not came:
             break
     assert number > 50
+
+
+def test_two_threads_that_join_the_job_at_the_same_time_join_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = threading.Semaphore(0), threading.Event()
+
+    class Launcher:
+        @staticmethod
+        def group() -> Group:
+            begun.release()
+            return Group(0, 3)
+
+        @staticmethod
+        def meet(task: Task, cluster: object) -> OneWorker:
+            goes_on.wait()
+            return OneWorker(0, 0)
+
+    monkeypatch.setattr(connection, "launcher", lambda: Launcher)
+    monkeypatch.setattr(jobs.current, "value", None)
+    joined: list[object] = []
+    threads = [threading.Thread(target=lambda: joined.append(jobs.met(
+        Task(CHIEF, 0), refdist.train.ClusterSpec(CLUSTER)))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        begun.acquire()
+    goes_on.set()
+    for thread in threads:
+        thread.join(HANG)
+    assert len(joined) == 2 and joined[0] is joined[1] is not None
 
 
 def failed(c: ClusterCoordinator, peers: OneWorker) -> list[RemoteValue]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import threading
 from typing import Any
 
 from refdist import errors
@@ -69,6 +70,9 @@ current: Field[Job | None] = Field("the job that this process is a task of; None
                                    lambda: None, kept=True)
 
 
+_meeting = threading.RLock()  # held while a thread joins the job
+
+
 def met(task: Task, cluster: ClusterSpec) -> Job | None:
     """The job, which this process joins at the first call; None if tasks are simulated.
 
@@ -77,13 +81,14 @@ def met(task: Task, cluster: ClusterSpec) -> Job | None:
     """
     launcher = connection.launcher()
     group = None if launcher is None else launcher.group()
-    if current.value is not None or launcher is None or group is None or group.size == 1:
+    with _meeting:
+        if current.value is not None or launcher is None or group is None or group.size == 1:
+            return current.value
+        peers = launcher.meet(task, {job: cluster.task_indices(job) for job in (WORKER, SERVER)})
+        if peers is not None:
+            current.value = Job(task, cluster, peers)
+            atexit.register(peers.finish)
         return current.value
-    peers = launcher.meet(task, {job: cluster.task_indices(job) for job in (WORKER, SERVER)})
-    if peers is not None:
-        current.value = Job(task, cluster, peers)
-        atexit.register(peers.finish)
-    return current.value
 
 
 def joined(cluster: ClusterSpec, task_type: str, task_id: int) -> Job | None:
