@@ -85,7 +85,7 @@ interop: .venv-interop/.made
 	.venv-interop/bin/python -m pytest tests/test_scaffolds.py -k go
 	.venv-interop/bin/python -m pytest tests/test_tensorflow_face.py tests/test_tensorflow_operands.py \
 	    tests/test_tensorflow_misfits.py tests/test_tensorflow_notebooks.py tests/test_tensorflow_programs.py \
-	    tests/test_keras_checkpoints.py
+	    tests/test_tensorflow_summaries.py tests/test_keras_checkpoints.py
 
 # The suite, and 500 random programs beside NumPy's, on PyTorch's and JAX's arrays, all to the bit; seven minutes.
 guests: .venv-interop/.made

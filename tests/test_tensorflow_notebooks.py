@@ -22,7 +22,7 @@ _SAVED = "saved_model"
 NOT_RUN = {
     "custom_training": {},
     "input": {},
-    "keras": {14: "TensorBoard", 15: "callbacks", 17: "index"},
+    "keras": {},
     "save_and_load": {8: _SAVED, 9: _SAVED, 10: "inference_func", 11: _SAVED, 12: "tensorflow_hub", 13: "extension",
                       14: _SAVED, 16: _SAVED, 17: "save_spec", 18: "save_spec"},
     "multi_worker_with_keras": {29: "extension", 31: "not supported"},

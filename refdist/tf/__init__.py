@@ -41,6 +41,7 @@ from refdist.tf import records as _records
 from refdist.tf import resizing as _resizing
 from refdist.tf import sparse as _sparse
 from refdist.tf import strings as _strings
+from refdist.tf import summaries as _summaries
 from refdist.tf import texts as _texts
 from refdist.tf.constants import constant
 from refdist.tf.dtypes import DTYPES, DType, as_dtype
@@ -82,6 +83,12 @@ SparseTensor = sparse.SparseTensor
 image = _Namespace("image", own={**_PICTURES, **_part("image", _resizing, "ResizeMethod")})
 strings = _Namespace("strings", own=_part("strings", _strings, *_strings.__all__))
 as_string = strings.as_string
+summary = _Namespace("summary", own={
+    **_part("summary", _summaries, "create_file_writer", "create_noop_writer", "flush", "histogram", "image",
+            "scalar", "should_record_summaries", "text", "trace_export", "trace_off", "trace_on", "write"),
+    "SummaryWriter": _summaries.SummaryWriter, "record_if": _summaries.record_if,
+    "experimental": _Namespace("summary.experimental", own={
+        name: getattr(_summaries, name) for name in ("get_step", "set_step", "summary_scope")})})
 lookup = _Namespace("lookup", own={
     **_part("lookup", _lookup, "KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable",
             "TextFileInitializer"),
@@ -108,7 +115,8 @@ __all__ = [
     "complex128", "complex64", "config", "constant", "data", "debugging", "device", "distribute", "double", "dtypes",
     "errors", "float16", "float32", "float64", "function", "get_logger", "half", "image", "install", "int16", "int32",
     "int64", "int8", "io", "linalg", "lookup", "math", "nest", "newaxis", "nn", "print", "random", "sparse", "string",
-    "strings", "test", "tpu", "train", "uint16", "uint32", "uint64", "uint8", "variable_creator_scope", "version",
+    "strings", "summary", "test", "tpu", "train", "uint16", "uint32", "uint64", "uint8", "variable_creator_scope",
+    "version",
 ]
 
 

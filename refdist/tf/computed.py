@@ -542,23 +542,27 @@ def logits_of(logits: Any) -> Any:
     return logits
 
 
-def scaled(image: Any, dtype: Any) -> Any:
+def scaled(image: Any, dtype: Any, saturate: bool = False) -> Any:
     """An image of another dtype; of integers the largest is 1.0 as a float."""
     own = name_of(image)
     if own == dtype:
         return image
     if own.startswith("float") == str(dtype).startswith("float"):
-        return ops.cast(image, dtype) if own.startswith("float") else _between_ints(image, own, dtype)
+        return ops.cast(image, dtype) if own.startswith("float") else _between_ints(image, own, dtype, saturate)
     if own.startswith("float"):
-        return ops.cast(ops.multiply(image, np.iinfo(dtype).max + 0.5), dtype)
+        return _as_ints(ops.multiply(image, np.iinfo(dtype).max + 0.5), dtype, saturate)
     return ops.multiply(ops.cast(image, dtype), 1.0 / np.iinfo(own).max)
 
 
-def _between_ints(image: Any, own: str, dtype: str) -> Any:
+def _between_ints(image: Any, own: str, dtype: str, saturate: bool) -> Any:
     largest, wanted = np.iinfo(own).max, np.iinfo(dtype).max
     if largest > wanted:
-        return ops.cast(ops.floor_divide(image, (largest + 1) // (wanted + 1)), dtype)
-    return ops.multiply(ops.cast(image, dtype), (wanted + 1) // (largest + 1))
+        return _as_ints(ops.floor_divide(image, (largest + 1) // (wanted + 1)), dtype, saturate)
+    return ops.multiply(_as_ints(image, dtype, saturate), (wanted + 1) // (largest + 1))
+
+
+def _as_ints(image: Any, dtype: str, saturate: bool) -> Any:
+    return ops.cast(ops.clip(image, np.iinfo(dtype).min, np.iinfo(dtype).max) if saturate else image, dtype)
 
 
 def checked(attempted: str, holds: Any, x: Any, y: Any, message: Any,

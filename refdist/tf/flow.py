@@ -265,22 +265,6 @@ class TensorArray:
         return [keras().ops.zeros(tuple(shape), self._name) if item is None else item for item in self._items]
 
 
-class name_scope:  # noqa: N801 - TensorFlow's name
-    """A block whose operations have a name in a graph; here it does nothing.
-
-    Source: tf.name_scope.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> str:
-        return f"{self.name}/"
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
 @contextmanager
 def control_dependencies(control_inputs: Iterable[object] | None) -> Iterator[None]:
     """A block whose operations come after others in a graph; here what stands first happens first.

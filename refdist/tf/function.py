@@ -13,6 +13,7 @@ from typing import Any
 from refdist import errors, nest
 from refdist.data.spec import TensorSpec, spec_of
 from refdist.missing import TRACES_NOTHING, lacks
+from refdist.tf import scopes
 from refdist.variables.values import PerReplica
 
 
@@ -39,7 +40,8 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.input_signature is not None:
             self._check(self.input_signature, self.python_function, args, kwargs)
-        return self.python_function(*args, **kwargs)
+        with scopes.of_function():
+            return self.python_function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else Method(self, instance)

@@ -7,8 +7,10 @@ has not, of Keras 2 (`tf.keras.backend.mean`, `tf.keras.preprocessing.text.Token
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -57,6 +59,8 @@ _REFUSED.update({f"backend.{name}": ("refdist has not all that Keras asks Tensor
 _ROWS = 128
 # The formats of `Model.export` that TensorFlow writes.
 _FORMATS = ("tf_saved_model", "litert")
+# What TensorBoard shows a model by: a SummaryMetadata whose plugin is this, of version 1.
+_MODEL = b"\n\x16\n\x11graph_keras_model\x12\x011"
 
 
 def connect(keras: Any) -> None:
@@ -68,6 +72,10 @@ def connect(keras: Any) -> None:
     import_module(LENT).tf = _ForFunctions("tensorflow")  # type: ignore[attr-defined]
     _add_names(import_module(_NAMES), keras)
     import_module("keras.src.utils.module_utils").tensorflow.initialize = _refuse
+    boards = import_module("keras.src.callbacks.tensorboard")
+    boards.keras_model_summary = _written  # type: ignore[attr-defined]
+    keras.callbacks.TensorBoard.summary = property(lambda self: tf.summary)
+    replace(keras.callbacks.TensorBoard, "__init__", _drawing)
     replace(keras.layers.Normalization, "adapt", _adapting)
     replace(keras.Model, "export", _exporting)
     replace(keras.utils, "split_dataset", _splitting)
@@ -141,6 +149,31 @@ def _splitting(original: Callable[..., Any]) -> Callable[..., Any]:
                                "Write `dataset.take(n)` and `dataset.skip(n)`.", kind=errors.MissingNameError)
         return original(dataset, *args, **kwargs)
     return split_dataset
+
+
+def _written(name: str, data: Any, step: Any = None) -> Any:
+    # What a model is made of, for the graph that TensorBoard draws of it; as Keras's `keras_model_summary`.
+    from refdist import tf
+
+    try:
+        described = data.to_json()
+    except Exception as failure:  # of layers that the program has written
+        warnings.warn(f"Model failed to serialize as JSON. Ignoring... {failure}", stacklevel=2)
+        return False
+    with tf.summary.experimental.summary_scope(name) as (tag, _):
+        return tf.summary.write(tag, described, step, _MODEL)
+
+
+def _drawing(original: Callable[..., Any]) -> Callable[..., Any]:
+    # Nothing is profiled: there is no runtime of TensorFlow.
+    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
+        given = signature(original).bind(*args, **kwargs).arguments
+        if given.get("embeddings_freq"):
+            raise errors.error("RD20", "tf.keras.callbacks.TensorBoard", f"embeddings_freq is "
+                               f"{given['embeddings_freq']}, and refdist describes no embeddings for TensorBoard",
+                               "Leave it out, and save the weights: `tf.keras.callbacks.ModelCheckpoint`.")
+        original(**{name: value for name, value in given.items() if name != "profile_batch"})
+    return __init__
 
 
 def _adapting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from refdist import nest
 from refdist.checkpoints.objects import AWAITED_BY
-from refdist.tf.flow import name_scope
+from refdist.tf.scopes import name_scope
 from refdist.tf.tensors import keras
 from refdist.variables.variable import Variable
 
@@ -17,7 +17,7 @@ class Module:
 
     Attributes:
         name: what it is called.
-        name_scope: a block that does nothing.
+        name_scope: a block whose summaries have the module's name before theirs.
 
     >>> import refdist.tf as tf
     >>> class Scale(tf.Module):                                                                     # doctest: +SKIP
@@ -38,7 +38,7 @@ class Module:
 
     @property
     def name_scope(self) -> name_scope:
-        """A block that does nothing.
+        """A block whose summaries have the module's name before theirs.
 
         Source: tf.Module.name_scope.
         """

@@ -21,14 +21,14 @@ _KERAS = ("constraints", "initializers", "losses", "metrics", "optimizers", "reg
 _INITIALIZERS = {"zeros_initializer": "Zeros", "ones_initializer": "Ones", "constant_initializer": "Constant",
                  "random_normal_initializer": "RandomNormal", "random_uniform_initializer": "RandomUniform"}
 _OF_TAPES = ("GradientTape", "UnconnectedGradients", "custom_gradient")
-_OF_FLOW = ("TensorArray", "control_dependencies", "init_scope", "name_scope")
+_OF_FLOW = ("TensorArray", "control_dependencies", "init_scope")
 _ROWS = "Read the lines with `tf.data.TextLineDataset(path).skip(1)`, and `map` them with `tf.io.decode_csv`."
 _EXAMPLES = "Write `tf.data.TFRecordDataset(paths).batch(n).map(lambda x: tf.io.parse_example(x, features))`."
 # What to write instead of a path below `tf`, in the words of a program of TensorFlow's.
 INSTEAD = {
     "saved_model": missing.NO_SAVED_MODELS,
-    "summary": "Leave it out: `tf.keras.callbacks.CSVLogger` writes the numbers of `fit`, `refdist.record()` what the "
-               "program does.",
+    "summary.audio": "Leave it out: refdist writes no sounds.",
+    "summary.graph": missing.NO_GRAPHS,
     "ragged": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
     "RaggedTensor": "Make the rows as long as the longest: `dataset.padded_batch`, `tf.keras.utils.pad_sequences`.",
     "sparse": "Write the whole tensor: `tf.sparse.to_dense`, `tf.one_hot`, `tf.scatter_nd`.",
@@ -51,7 +51,7 @@ INSTEAD = {
 # The modules whose names are no computations.
 _OTHERS = ("compat", "config", "data", "errors", "saved_model", "tpu", "train", "version")
 # The names of `tf` that are found when they are asked for.
-LATER = {"keras", "Module", "Tensor", *_KERAS, *_INITIALIZERS, *_OF_FLOW, *_OF_TAPES,
+LATER = {"keras", "name_scope", "Module", "Tensor", *_KERAS, *_INITIALIZERS, *_OF_FLOW, *_OF_TAPES,
          *(path for path in operations.OPERATIONS if "." not in path)}
 
 
@@ -149,6 +149,9 @@ def later(face: ModuleType, name: str) -> Any:
     elif name in _OF_FLOW:
         from refdist.tf import flow
         value = getattr(flow, name)
+    elif name == "name_scope":
+        from refdist.tf.scopes import name_scope
+        value = name_scope
     elif name == "Module":
         from refdist.tf.module import Module
         value = Module

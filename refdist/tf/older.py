@@ -45,7 +45,6 @@ def add_names(keras: Any) -> None:
     keras.losses.Reduction = Reduction
     keras.metrics.Metric.reset_states = keras.metrics.Metric.reset_state
     keras.optimizers.legacy = _Legacy("refdist.tf.keras.optimizers.legacy")
-    keras.callbacks.TensorBoard = type("TensorBoard", (keras.callbacks.Callback,), {"__init__": _tensorboard})
     model = keras.Model
     model.distribute_strategy = property(lambda self: vars(self).get("_distribute_strategy") or get_strategy())
     model.distribute_reduction_method, model.unrolled_steps_per_execution = "auto", 1  # without effect
@@ -75,8 +74,3 @@ class _Legacy(ModuleType):
             raise AttributeError(name)
         raise errors.error("RD20", f"tf.keras.optimizers.legacy.{name}", "it is gone from Keras, and from TensorFlow",
                            f"Write `tf.keras.optimizers.{name}`.", kind=errors.MissingNameError)
-
-
-def _tensorboard(*args: object, **kwargs: object) -> Any:
-    raise errors.error("RD20", "tf.keras.callbacks.TensorBoard", "refdist writes no logs for TensorBoard",
-                       "Leave it out, and record the program with `refdist.record()`.", kind=errors.MissingNameError)

@@ -408,7 +408,7 @@ image.flip_left_right (image) : ops.flip(I(image), -2)
 image.flip_up_down (image) : ops.flip(I(image), -3)
 image.rgb_to_grayscale (images) :
     kept(images, ops.sum(ops.multiply(I(images), T([0.2989, 0.587, 0.114])), -1, keepdims=True))
-image.convert_image_dtype (image, dtype, saturate=False) : scaled(T(image), D(dtype))
+image.convert_image_dtype (image, dtype, saturate=False) : scaled(T(image), D(dtype), saturate)
 image.grayscale_to_rgb (images) : ops.repeat(I(images), 3, -1)
 image.transpose (image) : ops.swapaxes(I(image), -2, -3)
 image.rot90 (image, k=1) : ops.rot90(I(image), int(k), (-3, -2))

@@ -28,7 +28,8 @@ _CODES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8"
           "int64": 9, "bool": 10, "uint16": 17, "complex128": 18, "float16": 19, "uint32": 22, "uint64": 23}
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """An integer as messages have it, seven bits to a byte."""
     number &= 2**64 - 1
     written = bytearray()
     while number > 127:
@@ -38,8 +39,9 @@ def _varint(number: int) -> bytes:
     return bytes(written)
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
+def field(number: int, content: bytes) -> bytes:
+    """A field that holds bytes: a text, a message, packed numbers."""
+    return varint(number << 3 | _BYTES) + varint(len(content)) + content
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
@@ -178,7 +180,7 @@ class BytesList(_List):
         return item
 
     def _written(self) -> bytes:
-        return b"".join(_field(1, item) for item in self.value)
+        return b"".join(field(1, item) for item in self.value)
 
     def _take(self, data: bytes, attempted: str) -> None:
         self.value += [content for number, _, content in _fields(data, attempted) if number == 1]
@@ -197,7 +199,7 @@ class FloatList(_List):
         return float(np.float32(item))
 
     def _written(self) -> bytes:
-        return _field(1, struct.pack(f"<{len(self.value)}f", *self.value)) if self.value else b""
+        return field(1, struct.pack(f"<{len(self.value)}f", *self.value)) if self.value else b""
 
     def _take(self, data: bytes, attempted: str) -> None:
         for _, _, content in _fields(data, attempted):
@@ -223,7 +225,7 @@ class Int64List(_List):
             raise errors.error("RD25", "tf.train.Int64List", f"got {errors.type_of(item)}", "Pass ints.") from error
 
     def _written(self) -> bytes:
-        return _field(1, b"".join(map(_varint, self.value))) if self.value else b""
+        return field(1, b"".join(map(varint, self.value))) if self.value else b""
 
     def _take(self, data: bytes, attempted: str) -> None:
         for _, kind, content in _fields(data, attempted):
@@ -253,7 +255,7 @@ class Feature(_Message):
         self._given: dict[str, Any] = {name: given for name, given in lists.items() if given is not None}
 
     def _written(self) -> bytes:
-        return b"".join(_field(_LISTS[name][0], items._written()) for name, items in self._given.items())
+        return b"".join(field(_LISTS[name][0], items._written()) for name, items in self._given.items())
 
     def _take(self, data: bytes, attempted: str) -> None:
         for number, _, content in _fields(data, attempted):
@@ -330,7 +332,7 @@ class Example(_Message):
         self.features = features or Features()
 
     def _written(self) -> bytes:
-        return _field(1, self.features._written())
+        return field(1, self.features._written())
 
     def _take(self, data: bytes, attempted: str) -> None:
         for _, _, content in _fields(data, attempted):
@@ -353,7 +355,7 @@ class FeatureList(_Message):
         self.feature = list(feature)
 
     def _written(self) -> bytes:
-        return b"".join(_field(1, feature._written()) for feature in self.feature)
+        return b"".join(field(1, feature._written()) for feature in self.feature)
 
     def _take(self, data: bytes, attempted: str) -> None:
         for _, _, content in _fields(data, attempted):
@@ -408,7 +410,7 @@ class SequenceExample(_Message):
         self.context, self.feature_lists = context or Features(), feature_lists or FeatureLists()
 
     def _written(self) -> bytes:
-        return _field(1, self.context._written()) + _field(2, self.feature_lists._written())
+        return field(1, self.context._written()) + field(2, self.feature_lists._written())
 
     def _take(self, data: bytes, attempted: str) -> None:
         for number, _, content in _fields(data, attempted):
@@ -420,7 +422,7 @@ class SequenceExample(_Message):
 
 
 def _entries_written(entries: Mapping[str, _Message]) -> bytes:
-    return b"".join(_field(1, _field(1, key.encode()) + _field(2, entry._written())) for key, entry in entries.items())
+    return b"".join(field(1, field(1, key.encode()) + field(2, entry._written())) for key, entry in entries.items())
 
 
 def _take_entries(entries: dict[str, Any], kind: type[_Message], data: bytes, attempted: str) -> None:
@@ -498,13 +500,13 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
     """
     if is_text(tensor):
         array = array_of(tensor)
-        content = b"".join(_field(8, item) for item in array.reshape(-1))
+        content = b"".join(field(8, item) for item in array.reshape(-1))
         kind = "string"
     else:
         array = to_numpy(tensor._read() if isinstance(tensor, HoldsArray) else tensor)
-        content, kind = _field(4, np.ascontiguousarray(array).tobytes()) if array.size else b"", array.dtype.name
-    shape = b"".join(_field(2, _varint(1 << 3) + _varint(length) if length else b"") for length in array.shape)
-    return TextTensor(_varint(1 << 3) + _varint(_CODES[kind]) + _field(2, shape) + content)
+        content, kind = field(4, np.ascontiguousarray(array).tobytes()) if array.size else b"", array.dtype.name
+    shape = b"".join(field(2, varint(1 << 3) + varint(length) if length else b"") for length in array.shape)
+    return TextTensor(varint(1 << 3) + varint(_CODES[kind]) + field(2, shape) + content)
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
