@@ -22,7 +22,24 @@ from refdist.tf import misfits
 
 _INSTALLED = {name for name in ("keras", "torch", "tensorflow") if importlib.util.find_spec(name)}
 _LINES = (Path(__file__).parent / "tables" / "tensorflow_misfits.txt").read_text().splitlines()
+# Calls with dtypes that TensorFlow does not take together, or at all.
+_MADE = {"i": "tf.constant([[1, 2], [3, 4]])", "l": "tf.constant([[1, 2], [3, 4]], tf.int64)", "f": "tf.ones([2, 2])",
+         "d": "tf.ones([2, 2], tf.float64)", "b": "tf.constant([[True, False]])", "v": "tf.Variable(tf.ones([2, 2]))"}
+DTYPES = [
+    "i + f", "f - d", "i * l", "i / f", "i // l", "f % d", "f ** d", "f @ d", "i == f", "f < d", "i & l",
+    "v * i", "i + 0.5", "0.5 * i", "i / 0.5", "2.5 - i", "i > 0.5", "tf.sqrt(i)", "tf.exp([1, 2])", "tf.math.log(b)",
+    "tf.sigmoid(4)", "tf.norm(i)", "tf.reduce_logsumexp(i)", "tf.math.reduce_variance(i)", "tf.math.is_nan(l)",
+    "tf.reduce_sum(tf.equal(f, 1.0))", "tf.reduce_mean(b)", "tf.abs(b)", "tf.sort(b)",
+    "tf.reduce_any(i)", "tf.logical_and(b, i)", "tf.logical_not(f)", "tf.matmul(f, d)", "tf.linalg.matvec(f, d[0])",
+    "tf.tensordot(i, f, 1)", "tf.einsum('ij,jk->ik', f, d)", "tf.concat([i, f], 0)", "tf.stack([f, d])",
+    "tf.add_n([f, d])", "tf.nn.bias_add(f, d[0])", "tf.tensor_scatter_nd_update(f, [[0]], d[:1])", "tf.where(b, f, d)",
+    "tf.nn.sigmoid_cross_entropy_with_logits(labels=i, logits=f)", "tf.linalg.triangular_solve(f, d)"]
 CALLS = [tuple(line.rsplit(" : ", 1)) for line in _LINES if not line.startswith("#")]
+
+
+def values(tf: Any) -> dict[str, Any]:
+    """What the calls of DTYPES speak of."""
+    return {"tf": tf, **{name: eval(made, {"tf": tf}) for name, made in _MADE.items()}}
 
 
 def kind_of(name: str, tf: Any) -> Any:
@@ -61,6 +78,39 @@ def test_tensorflow_raises_it(call: str, kind: str) -> None:
 
     with pytest.raises(kind_of(kind, tensorflow)):
         eval(call, {"tf": tensorflow})
+
+
+@pytest.mark.parametrize("call", DTYPES)
+def test_dtypes_that_do_not_belong_together_are_refused(tf: Any, call: str) -> None:
+    for kind in (tf.errors.InvalidArgumentError, TypeError):
+        with pytest.raises(kind, match=r"^\[RD05\] .*(int32|int64|float32|float64|bool).*[Cc]ast"):
+            eval(call, values(tf))
+
+
+@pytest.mark.skipif("tensorflow" not in _INSTALLED, reason="TensorFlow is not installed")
+@pytest.mark.parametrize("call", DTYPES)
+def test_tensorflow_refuses_these_dtypes(call: str) -> None:
+    import tensorflow
+
+    with pytest.raises((TypeError, ValueError, tensorflow.errors.InvalidArgumentError)):
+        eval(call, values(tensorflow))
+
+
+@pytest.mark.parametrize(("call", "result"), [
+    ("tf.concat([f[0], [2, 3]], 0)", [1.0, 1.0, 2.0, 3.0]), ("tf.stack([f[0, 0], 3])", [1.0, 3.0]),
+    ("tf.matmul(f, [[1], [2]])", [[3.0], [3.0]]), ("tf.matmul(f, np.array([[1.0], [2.0]]))", [[3.0], [3.0]]),
+    ("tf.reduce_any(np.array([0, 1]))", True), ("tf.concat([[1], [2]], 0)", [1, 2]), ("f[0] + 1", [2.0, 2.0]),
+    ("tf.einsum('ij,j->i', f, np.array([1.0, 2.0]))", [3.0, 3.0]), ("tf.reduce_sum(tf.cast(b, tf.int32))", 1)])
+def test_what_is_no_tensor_becomes_what_stands_beside_it(tf: Any, call: str, result: Any) -> None:
+    computed = eval(call, {"np": np, **values(tf)})
+    assert computed.numpy().tolist() == result
+    assert computed.dtype.name in ("float32", "bool", "int32")
+
+
+def test_an_operator_in_a_program_of_pytorch_promotes_as_pytorch_does(tf: Any) -> None:
+    program = {"__name__": "__main__", **values(tf)}
+    exec("import torch\nx = i + f, i + 0.5, f < d", program)
+    assert [part.dtype for part in program["x"]] == [program["torch"].float32] * 2 + [program["torch"].bool]
 
 
 @pytest.mark.parametrize(("call", "text"), [

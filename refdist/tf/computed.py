@@ -12,7 +12,7 @@ from refdist import errors, nest, nn
 from refdist.array.convert import HoldsArray
 from refdist.tf.conversion import dtype_name
 from refdist.tf.misfits import shown
-from refdist.tf.operands import beside, numbers
+from refdist.tf.operands import beside, differ, numbers
 from refdist.tf.tensors import keras, library, tensor
 
 ops = keras().ops
@@ -51,9 +51,42 @@ def pair(x: Any, y: Any) -> tuple[Any, Any]:
         return (_like(like, x), like) if strength[1] > strength[0] else (like, _like(like, y))
     x, y = tensor(x), tensor(y)
     if name_of(x) != name_of(y):
-        raise errors.error("RD05", "an operation on two tensors", f"one has dtype {name_of(x)}, the other {name_of(y)}",
-                           "Cast one of them: `tf.cast(x, y.dtype)`.")
+        raise differ(name_of(x), name_of(y))
     return x, y
+
+
+def alike(values: Iterable[Any]) -> list[Any]:
+    """Some tensors of one dtype; what is no tensor has that of a tensor beside it.
+
+    Raises:
+        RD05: tensors of different dtypes, or a list or number that does not become the dtype of the others.
+    """
+    listed = list(values)
+    tensors = [tensor(value) for value in listed if _strength(value) == 2]
+    names = [name_of(item) for item in tensors]
+    if len(set(names)) > 1:
+        raise differ(*dict.fromkeys(names))
+    return [tensor(value) if not tensors or _strength(value) == 2 else _like(tensors[0], value) for value in listed]
+
+
+def check_kind(path: str, kind: str, value: Any) -> None:
+    """Raises where an operation takes numbers of another kind.
+
+    Args:
+        path: the operation.
+        kind: "floats", "bools", which NumPy's arrays become, or "numbers", which are no bools.
+        value: its argument.
+
+    Raises:
+        RD05: it has another kind.
+    """
+    dtype = name_of(tensor(value))
+    fits, wanted = {
+        "floats": ("float" in dtype or "complex" in dtype, "float32"), "numbers": (dtype != "bool", "int32"),
+        "bools": (dtype == "bool" or isinstance(value, (np.ndarray, np.generic)), "bool")}[kind]
+    if not fits:
+        raise errors.error("RD05", f"tf.{path}", f"the tensor has dtype {dtype}",
+                           f"Cast it: `tf.cast(x, tf.{wanted})`.", kind=errors.MisfitError)
 
 
 def _strength(operand: Any) -> int:

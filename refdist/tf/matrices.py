@@ -29,6 +29,11 @@ class LogMatrixDeterminant(NamedTuple):
     log_abs_determinant: Any
 
 
+def product(a: Any, b: Any, transpose_a: bool, transpose_b: bool, adjoint_a: bool, adjoint_b: bool) -> Any:
+    """The product of matrices."""
+    return ops.matmul(turned(a, transpose_a, adjoint_a), turned(b, transpose_b, adjoint_b))
+
+
 def turned(x: Any, transposed: bool, adjoint: bool = False) -> Any:
     """A matrix, or a stack of them, transposed if asked for; the adjoint of complex numbers is conjugated, too."""
     if adjoint and name_of(x).startswith("complex"):

@@ -8,10 +8,11 @@ PyTorch has no such operators: it leaves arrays to NumPy, which asks the tensor 
 Python, for which `tensor == [1, 2]` is False and `[1, 2] * tensor` a longer list.  So each operator of PyTorch looks at
 the type of the other operand first.
 
-Two operators mean something else in PyTorch.  `x += 1` writes into the tensor, which all its other names see, too;
+Some operators mean something else in PyTorch.  `x += 1` writes into the tensor, which all its other names see, too;
 TensorFlow's tensors do not change, `x` is another one afterwards.  And the quotient of integers is a float32, on
-TensorFlow a float64.  Packages count on PyTorch's meaning, so TensorFlow's is that of the program's own modules, unless
-they import PyTorch.
+TensorFlow a float64.  PyTorch also takes two tensors of different dtypes, and integers beside 0.5, which TensorFlow
+refuses.  Packages count on PyTorch's meaning, so TensorFlow's is that of the program's own modules, unless they import
+PyTorch.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def beside(tensor: Any, operand: Any) -> Any:
     if _has_tensor(operand):
         return torch.stack([item.to(tensor) if isinstance(item, torch.Tensor) else beside(tensor, item)
                             for item in map(_read, operand)])
-    return torch.as_tensor(numbers(operand, str(tensor.dtype).removeprefix("torch.")), dtype=tensor.dtype,
+    return torch.as_tensor(numbers(operand, _name(tensor.dtype)), dtype=tensor.dtype,
                            device=tensor.device)
 
 
@@ -104,8 +105,18 @@ def numbers(operand: Any, dtype: str) -> Any:
             problem = f"{short(operand)} does not fit into the tensor's dtype, {dtype}"
     if problem:
         raise errors.error("RD05", attempted, problem, "Cast the tensor: `tf.cast(x, tf.float32)`.",
-                           kind=errors.InvalidTypeError)
+                           kind=errors.MisfitError)
     return array
+
+
+def differ(first: object, second: object) -> errors.RefdistError:
+    """The error for two tensors of different dtypes."""
+    return errors.error("RD05", "an operation on two tensors", f"one has dtype {first}, the other {second}",
+                        "Cast one of them: `tf.cast(x, y.dtype)`.", kind=errors.MisfitError)
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _read(item: Any) -> Any:
@@ -124,12 +135,24 @@ def _has_tensor(operand: Any) -> bool:
 
 
 def _taking(own: Callable[..., Any], converted: frozenset[type], name: str) -> Callable[..., Any]:
-    sign = _SIGNS.get(name) or _SIGNS[name.removeprefix("r")]
+    import torch
+
+    sign, tensors = _SIGNS.get(name) or _SIGNS[name.removeprefix("r")], torch.Tensor
+    dtype_of = torch._C.TensorBase.dtype.__get__
+    whole = {dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype) and "int" in str(dtype)}
 
     @functools.wraps(own)
     def operate(self: Any, other: Any) -> Any:
+        operand = other
+        if type(other) in converted:
+            operand = beside(self, other)
+        elif isinstance(other, tensors):
+            if dtype_of(other) is not dtype_of(self) and _means_tensorflow():
+                raise differ(_name(dtype_of(self)), _name(dtype_of(other)))
+        elif type(other) is float and dtype_of(self) in whole and _means_tensorflow():
+            numbers(other, _name(dtype_of(self)))
         try:
-            return own(self, beside(self, other) if type(other) in converted else other)
+            return own(self, operand)
         except RuntimeError as failure:
             if _means_tensorflow():
                 operands = (self, other) if name in _SIGNS else (other, self)
@@ -142,9 +165,11 @@ def _dividing(own: Callable[..., Any], whole: Sequence[Any]) -> Callable[..., An
     @functools.wraps(own)
     def operate(self: Any, other: Any) -> Any:
         if self.dtype in whole and _means_tensorflow():
+            if type(other) is float:
+                numbers(other, _name(self.dtype))
             other = beside(self, other) if type(other) in _CONVERTED else _read(other)
             if getattr(other, "dtype", self.dtype) is self.dtype:
-                self = self.double()
+                self, other = self.double(), other.double() if hasattr(other, "dtype") else other
         return own(self, other)
     return operate
 

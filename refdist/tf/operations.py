@@ -97,8 +97,8 @@ pow math.pow (x, y) : ops.power(*pair(x, y))
 maximum math.maximum (x, y) : ops.maximum(*pair(x, y))
 minimum math.minimum (x, y) : ops.minimum(*pair(x, y))
 math.squared_difference (x, y) : ops.square(ops.subtract(*pair(x, y)))
-add_n math.add_n (inputs) : functools.reduce(ops.add, map(T, inputs))
-math.accumulate_n (inputs, shape=None, tensor_dtype=None) : functools.reduce(ops.add, map(T, inputs))
+add_n math.add_n (inputs) : functools.reduce(ops.add, alike(inputs))
+math.accumulate_n (inputs, shape=None, tensor_dtype=None) : functools.reduce(ops.add, alike(inputs))
 clip_by_value (t, clip_value_min, clip_value_max) : kept(t, ops.clip(T(t), clip_value_min, clip_value_max))
 clip_by_norm (t, clip_norm, axes=None) : clipped(T(t), clip_norm, axes)
 linalg.global_norm (t_list) : global_norm(t_list)
@@ -230,8 +230,8 @@ reshape (tensor, shape) : ops.reshape(T(tensor), ints(shape))
 transpose (a, perm=None) : ops.transpose(T(a), ints(perm))
 expand_dims (input, axis) : ops.expand_dims(T(input), axis)
 squeeze (input, axis=None) : squeezed(T(input), ints(axis))
-concat (values, axis) : ops.concatenate([T(value) for value in values], int(axis))
-stack (values, axis=0) : ops.stack([T(value) for value in values], axis)
+concat (values, axis) : ops.concatenate(alike(values), int(axis))
+stack (values, axis=0) : ops.stack(alike(values), axis)
 unstack (value, num=None, axis=0) : unstacked(T(value), num, axis)
 split (value, num_or_size_splits, axis=0) : parts(T(value), num_or_size_splits, axis)
 tile (input, multiples) : tiled(T(input), ints(multiples))
@@ -249,8 +249,9 @@ gather (params, indices, validate_indices=None, axis=None, batch_dims=0) :
 gather_nd (params, indices) : picked(rows(params), T(indices))
 boolean_mask (tensor, mask, axis=None) : masked(T(tensor), T(mask), axis or 0)
 scatter_nd (indices, updates, shape) : ops.scatter(T(indices), T(updates), ints(shape))
-tensor_scatter_nd_update (tensor, indices, updates) : ops.scatter_update(T(tensor), T(indices), T(updates))
-tensor_scatter_nd_add (tensor, indices, updates) : added(T(tensor), T(indices), T(updates))
+tensor_scatter_nd_update (tensor, indices, updates) :
+    ops.scatter_update(pair(tensor, updates)[0], T(indices), pair(tensor, updates)[1])
+tensor_scatter_nd_add (tensor, indices, updates) : added(pair(tensor, updates)[0], T(indices), pair(tensor, updates)[1])
 tensor_scatter_nd_sub (tensor, indices, updates) : added(T(tensor), T(indices), ops.negative(T(updates)))
 tensor_scatter_nd_max (tensor, indices, updates) : groups.extreme("max", *pair(tensor, updates), indices)
 tensor_scatter_nd_min (tensor, indices, updates) : groups.extreme("min", *pair(tensor, updates), indices)
@@ -265,13 +266,14 @@ unique_with_counts (x, out_idx="int32") : UniqueWithCounts(*distinct(T(x), D(out
 
 # Products.
 matmul linalg.matmul (a, b, transpose_a=False, transpose_b=False, adjoint_a=False, adjoint_b=False) :
-    ops.matmul(matrices.turned(T(a), transpose_a, adjoint_a), matrices.turned(T(b), transpose_b, adjoint_b))
-tensordot linalg.tensordot (a, b, axes) : ops.tensordot(T(a), T(b), axes)
-einsum linalg.einsum (equation, *inputs) : ops.einsum(equation, *map(T, inputs))
+    matrices.product(*pair(a, b), transpose_a, transpose_b, adjoint_a, adjoint_b)
+tensordot linalg.tensordot (a, b, axes) : ops.tensordot(*pair(a, b), axes)
+einsum linalg.einsum (equation, *inputs) : ops.einsum(equation, *alike(inputs))
 norm linalg.norm (tensor, ord="euclidean", axis=None, keepdims=False) :
     matrices.norm(T(tensor), ord, ints(axis), keepdims)
 linalg.matvec (a, b, transpose_a=False, adjoint_a=False) :
-    ops.squeeze(ops.matmul(matrices.turned(T(a), transpose_a, adjoint_a), ops.expand_dims(T(b), -1)), -1)
+    ops.squeeze(ops.matmul(matrices.turned(pair(a, b)[0], transpose_a, adjoint_a),
+    ops.expand_dims(pair(a, b)[1], -1)), -1)
 linalg.diag (diagonal, *, k=0) : matrices.of_diagonal(T(diagonal), int(k))
 linalg.diag_part (input, *, k=0) : matrices.diagonal_part(T(input), int(k))
 linalg.set_diag (input, diagonal, *, k=0) : matrices.with_diagonal(T(input), T(diagonal), int(k))
@@ -292,11 +294,11 @@ linalg.slogdet (input) : matrices.sign_and_logarithm(T(input))
 linalg.matrix_rank (a, tol=None, validate_args=False) : matrices.rank(T(a), tol)
 linalg.solve (matrix, rhs, adjoint=False) : matrices.solution(T(matrix), T(rhs), adjoint)
 linalg.triangular_solve (matrix, rhs, lower=True, adjoint=False) :
-    matrices.triangular_solution(T(matrix), T(rhs), lower, adjoint)
+    matrices.triangular_solution(*pair(matrix, rhs), lower, adjoint)
 linalg.lstsq (matrix, rhs, l2_regularizer=0.0, fast=True) :
-    matrices.least_squares(T(matrix), T(rhs), float(l2_regularizer), fast)
+    matrices.least_squares(*pair(matrix, rhs), float(l2_regularizer), fast)
 linalg.cholesky (input) : matrices.cholesky(T(input))
-linalg.cholesky_solve (chol, rhs) : matrices.cholesky_solution(T(chol), T(rhs))
+linalg.cholesky_solve (chol, rhs) : matrices.cholesky_solution(*pair(chol, rhs))
 linalg.qr (input, full_matrices=False) : matrices.factors(T(input), full_matrices)
 linalg.svd (tensor, full_matrices=False, compute_uv=True) : matrices.singular(T(tensor), full_matrices, compute_uv)
 linalg.eigh (tensor) : tuple(ops.eigh(T(tensor)))
@@ -316,7 +318,7 @@ nn.softmax math.softmax (logits, axis=None) : ops.softmax(T(logits), -1 if axis 
 nn.log_softmax math.log_softmax (logits, axis=None) : ops.log_softmax(T(logits), -1 if axis is None else axis)
 nn.softsign math.softsign (features) : ops.softsign(T(features))
 nn.weighted_cross_entropy_with_logits (labels, logits, pos_weight) : weighted_loss(T(labels), T(logits), pos_weight)
-nn.bias_add (value, bias) : ops.add(T(value), T(bias))
+nn.bias_add (value, bias) : ops.add(*pair(value, bias))
 nn.l2_loss (t) : ops.divide(ops.sum(ops.square(T(t))), 2)
 nn.l2_normalize math.l2_normalize linalg.l2_normalize (x, axis=None, epsilon=1e-12) : unit(T(x), ints(axis), epsilon)
 nn.moments (x, axes, shift=None, keepdims=False) : ops.moments(T(x), ints(axes), keepdims)
@@ -372,7 +374,7 @@ nn.space_to_depth (input, block_size) : windows.deeper(T(input), int(block_size)
 nn.depth_to_space (input, block_size) : windows.wider(T(input), int(block_size))
 nn.crelu (features, axis=-1) :
     ops.concatenate([ops.relu(T(features)), ops.relu(ops.negative(T(features)))], int(axis))
-nn.sigmoid_cross_entropy_with_logits (labels, logits) : sigmoid_loss(T(labels), T(logits))
+nn.sigmoid_cross_entropy_with_logits (labels, logits) : sigmoid_loss(*pair(labels, logits))
 nn.softmax_cross_entropy_with_logits (labels, logits, axis=-1) :
     ops.negative(ops.sum(ops.multiply(T(labels), ops.log_softmax(T(logits), axis)), axis))
 nn.sparse_softmax_cross_entropy_with_logits (labels, logits) : sparse_loss(T(labels), T(logits))
@@ -536,11 +538,24 @@ debugging.is_numeric_tensor (tensor) : ops.is_tensor(tensor) and name_of(tensor)
 debugging.assert_all_finite debugging.check_numerics (x, message="") : finite(T(x), message)
 """
 
+# Operations whose arguments have to be of a kind of dtypes, though the library takes others.
+_KINDS = {
+    "floats": """floor math.ceil sqrt math.rsqrt math.reciprocal exp math.expm1 math.log math.log1p sin cos tan
+        tanh sinh cosh asinh acosh atanh asin acos atan atan2 sigmoid math.erf math.erfc math.erfinv math.erfcinv
+        math.ndtri math.lgamma math.digamma math.lbeta math.zeta math.igamma math.igammac math.bessel_i0 math.bessel_i0e
+        math.bessel_i1 math.bessel_i1e math.xlogy math.xlog1py math.xdivy math.reciprocal_no_nan math.multiply_no_nan
+        clip_by_norm math.is_nan math.is_inf math.is_finite reduce_logsumexp math.reduce_variance math.reduce_std norm
+        linalg.normalize nn.softsign nn.l2_loss nn.l2_normalize nn.sigmoid_cross_entropy_with_logits""",
+    "bools": "logical_and logical_or logical_not math.logical_xor reduce_any reduce_all",
+    "numbers": """abs sign square cumsum math.cumprod reduce_sum reduce_mean reduce_max reduce_min reduce_prod sort
+        argsort"""}
+_KIND_OF = {path: kind for kind, paths in _KINDS.items() for path in paths.split()}
+
 # An operation as a function; where it calls none of the program's, errors of libraries are about its arguments.
 _FORM = """
 def call({parameters}):
     try:
-        return {expression}
+        {check}return {expression}
     except {failures} as failure:
         refuse({path!r}, failure, locals())
         raise
@@ -596,7 +611,14 @@ def _compiled(operation: Operation) -> Callable[..., Any]:
     parameters = written if "*args" in written else f"{written}, name=None".lstrip(", ")
     scope: dict[str, Any] = {}
     failures = "()" if operation.expression.startswith("flow.") else "FAILURES"
-    text = _FORM.format(parameters=parameters, expression=operation.expression, failures=failures,
+    kind = _KIND_OF.get(operation.paths[0])
+    given = [name for name in written.split(", ") if "=" not in name]
+    if f"pair({', '.join(given)})" in operation.expression:
+        given = [f"pair({', '.join(given)})[0]"]
+    elif kind != "bools":
+        del given[1:]
+    check = "".join(f"check_kind({operation.paths[0]!r}, {kind!r}, {name}); " for name in given) if kind else ""
+    text = _FORM.format(parameters=parameters, expression=operation.expression, failures=failures, check=check,
                         path=operation.paths[0])
     exec(compile(text, f"<tf.{operation.paths[0]}>", "exec"), _scope(), scope)
     call: Callable[..., Any] = scope["call"]
