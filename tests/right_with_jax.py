@@ -100,6 +100,27 @@ def huber(x: Any, w: Any) -> Any:
     return replica().all_reduce("MEAN", jax.grad(loss)(w))
 
 
-RIGHT = [huber, accumulated, masked, clipped_for_each_row, normalized, contrasted, of_the_first, scaled_loss,
-         mean_of_means, sum_divided_afterwards, sum_divided_before, divided_in_the_loss, means_of_features_summed,
+def penalty_by_its_share(x: Any, w: Any) -> Any:
+    def loss(x: Any, w: Any) -> Any:
+        return own_sum(x, w) / 8 + len(x) / 8 * 0.01 * jnp.sum(w ** 2)
+    return replica().all_reduce("SUM", compiled(loss)(x, w))
+
+
+def penalty_that_is_reported_alone(x: Any, w: Any) -> Any:
+    def loss(w: Any) -> Any:
+        data, penalty = own_sum(x, w) / 8, 0.01 * jnp.sum(w ** 2)
+        return data + penalty * (x.shape[0] / 8), data + penalty
+    return replica().all_reduce("SUM", jax.grad(loss, has_aux=True)(w)[0])
+
+
+def penalty_taken_away(x: Any, w: Any) -> Any:
+    def loss(x: Any, w: Any) -> Any:
+        penalized = own_sum(x, w) / 8 + 0.01 * jnp.sum(w ** 2)
+        return penalized - 0.01 * jnp.sum(w ** 2)
+    return replica().all_reduce("SUM", gradient(loss)(x, w) + compiled(loss)(x, w))
+
+
+RIGHT = [penalty_by_its_share, penalty_that_is_reported_alone, penalty_taken_away, huber, accumulated, masked,
+         clipped_for_each_row, normalized, contrasted, of_the_first, scaled_loss, mean_of_means,
+         sum_divided_afterwards, sum_divided_before, divided_in_the_loss, means_of_features_summed,
          mean_times_the_rows, weighted_mean, penalized_mean]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from refdist.array.replica_types import (
@@ -20,6 +21,7 @@ from refdist.array.replica_types import (
     changed,
     chosen,
     combined,
+    gradient,
     made_of,
     moved,
     numbers_of,
@@ -73,11 +75,14 @@ class Here(NamedTuple):
         place: in the program.
         within: the functions of JAX's own, of those that TOLD names, that it is part of.
         transposed: whether it is part of a gradient.
+        added: what is known of the sums over rows to which what is the same on all replicas was added before, as of a
+            loss with a penalty.
     """
 
     place: Frame
     within: frozenset[str] = frozenset()
     transposed: bool = False
+    added: ReplicaType = UNKNOWN
 
     @property
     def is_in_mean(self) -> bool:
@@ -195,11 +200,39 @@ def _of_items(name: str, params: Any, values: Sequence[Value], shape: tuple[int,
         return LOST  # a mean, and what is none
     kind = _tidy(combined(here.place, operation, _SAID_AS.get(name, name), operands, Described(UNKNOWN, shape)))
     if kind.of is Of.BOTH and here.transposed:
-        kind = changed(kind, of=Of.DIFFERS)  # of what share it is a gradient is not known
+        # Its own numbers do not tell of what share it is a gradient: JAX has multiplied them with one another.
+        kind = gradient(here.place, here.added, keeps=True) if here.added.of is Of.BOTH else changed(
+            kind, of=Of.DIFFERS)
     if joins and counts:
         return _settled(_with_lengths(kind, counts[0]))
     return _settled(_with_lengths(kind, kind.lengths + sum(
         _divided(value.fact, rows)[1] for value in linear if isinstance(value.fact, Constant))))
+
+
+def with_added(added: ReplicaType, values: Sequence[Value], facts: Sequence[Fact]) -> ReplicaType:
+    """What is known of all sums to which what is the same was added: the latest, with the numbers of all.
+
+    Args:
+        added: before an operation.
+        values: its operands.
+        facts: what is known of its results.
+
+    Returns:
+        LOST where something else was made of such a sum, as where a penalty is taken away again.
+    """
+    made = [kind for kind in _kinds([Value(fact, ()) for fact in facts]) if kind.of is Of.BOTH]
+    if added is LOST or (not made and any(kind.of is Of.BOTH for kind in _kinds(values))):
+        return LOST
+    for kind in made:
+        added = _with_numbers_of(kind, added)
+    return added
+
+
+@lru_cache(maxsize=1000)
+def _with_numbers_of(kind: ReplicaType, other: ReplicaType) -> ReplicaType:
+    # The same object again in the next step, so that what is derived from it is found again.
+    numbers = tuple(dict.fromkeys((*other.numbers, *kind.numbers)))
+    return kind if numbers == kind.numbers else changed(kind, numbers=numbers)
 
 
 def _tidy(kind: ReplicaType) -> ReplicaType:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from refdist.array import jax_operations, own_writes
-from refdist.array.jax_operations import DERIVING, TOLD, Constant, Fact, Here, Value
+from refdist.array.jax_operations import DERIVING, TOLD, Constant, Fact, Here, Value, with_added
 from refdist.array.replica_types import (
     TYPED,
     UNKNOWN,
@@ -269,11 +269,14 @@ def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], pa
     traceback = context.traceback
     place = None if traceback is None else _place_of(traceback)
     functions = _functions_above(frame) if traceback is None else _functions_of(traceback)
-    here = Here(program(frame) if place is None else place, functions, "transpose" in str(context.name_stack))
+    transposed = "transpose" in str(context.name_stack)
+    here = Here(program(frame) if place is None else place, functions, transposed, _added_until(transposed))
     try:
         made = _of(name, params, values, [np.shape(array) for array in arrays], here)
     except (LookupError, TypeError, ValueError, ArithmeticError):  # of another version of JAX
         made = _Made([UNKNOWN] * len(arrays), [False] * len(arrays))
+    if not transposed and not any(made.by_gradient):
+        _added.value = with_added(_added.value, values, made.facts)
     updates = {update.operand: update for update in made.updates}
     with_rows = any(_is_of_rows(value.fact) for value in values)
     for i, (arg, value) in enumerate(zip(args, values, strict=True)):
@@ -286,6 +289,19 @@ def _see(frame: FrameType, context: Any, primitive: Any, args: Sequence[Any], pa
         if not any(array is arg for arg in args) and hasattr(array, "aval") and (
                 by_gradient or fact is not UNKNOWN or not array.ndim):
             _note(array, fact, by_gradient)
+
+
+# What was added to sums since a gradient was last computed, and whether one is being computed: without `jax.jit` JAX
+# shows one operation after another.
+_added: Field[ReplicaType] = Field("what was added to sums that JAX computes", lambda: UNKNOWN)
+_was_transposed: Field[bool] = Field("whether JAX's last operation was of a gradient", lambda: False)
+
+
+def _added_until(transposed: bool) -> ReplicaType:
+    if _was_transposed.value and not transposed:
+        _added.value = UNKNOWN
+    _was_transposed.value = transposed
+    return _added.value if transposed else UNKNOWN
 
 
 def _is_of_rows(fact: Fact) -> bool:
@@ -327,7 +343,8 @@ def _of(name: str, params: Any, values: Sequence[Value], shapes: Sequence[tuple[
     compiled = _jaxpr_of(params) if name in _COMPILED else None
     about = id(compiled) if compiled is not None else tuple(
         value for value in params.values() if value is not None and not callable(value))
-    key = name, about, tuple(values), tuple(shapes), id(code), here.place.f_lasti, here.within, here.transposed
+    key = (name, about, tuple(values), tuple(shapes), id(code), here.place.f_lasti, here.within, here.transposed,
+           here.added)
     try:
         known = _derived.get(key)
     except TypeError:  # a parameter that is no key
@@ -402,7 +419,10 @@ def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> _Made:
     for equation, at in zip(jaxpr.eqns, places, strict=True):
         if not at.transposed:
             needed.update(_variables(equation.invars))
+    added = here.added
     for equation, at in zip(jaxpr.eqns, places, strict=True):
+        if at.transposed:
+            at = at._replace(added=added)
         name, operands = equation.primitive.name, [*map(value, equation.invars)]
         shapes = [tuple(getattr(variable.aval, "shape", ())) for variable in equation.outvars]
         if all(operand.fact is UNKNOWN for operand in operands):
@@ -412,6 +432,8 @@ def _through(jaxpr: Any, values: Sequence[Value], here: Here) -> _Made:
             if not at.transposed and needed.isdisjoint(equation.outvars):
                 at = at._replace(within=at.within | DERIVING)
             made = _of(name, equation.params, operands, shapes, at)
+        if not at.transposed and not any(made.by_gradient):
+            added = with_added(added, operands, made.facts)
         known.update(zip(equation.outvars, map(Value, made.facts, shapes, made.by_gradient), strict=True))
         depends.update(dict.fromkeys(equation.outvars, depending(equation.invars)))
         for update in made.updates:
@@ -431,7 +453,7 @@ def _here_of(equation: Any, own: bool, here: Here) -> Here:
     traceback = equation.source_info.traceback
     stack = here.transposed or "transpose" in str(equation.source_info.name_stack)
     if traceback is None:
-        return here._replace(transposed=stack)
+        return here._replace(transposed=stack, added=UNKNOWN)
     place = _place_of(traceback) if own else None
     return Here(here.place if place is None else place, here.within | _functions_of(traceback), stack)
 

@@ -993,12 +993,17 @@ def _transpose(a: Any, axes: Any = None) -> Any:
     return typed(turned, transposed(a, order))
 
 
-def gradient(frame: Frame, kind: ReplicaType) -> ReplicaType:
-    """Of the gradient of what has this type, by what is the same on all replicas."""
+def gradient(frame: Frame, kind: ReplicaType, keeps: bool = False) -> ReplicaType:
+    """Of the gradient of what has this type, by what is the same on all replicas.
+
+    Args:
+        frame: where it is taken.
+        kind: what has a gradient.
+        keeps: whether what was added to a sum depends on what this is the gradient by.
+    """
     if kind is UNKNOWN:
         return UNKNOWN
-    # What was added to a sum may not depend on this.
-    of = Of.DIFFERS if kind.of is Of.BOTH else kind.of
+    of = Of.DIFFERS if kind.of is Of.BOTH and not keeps else kind.of
     return ReplicaType(of, "gradient", program(frame), kind, kind.rows, 0, kind.numbers, per_row=kind.per_row,
                        captured=kind.captured, lengths=kind.lengths)
 

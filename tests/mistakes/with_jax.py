@@ -182,6 +182,33 @@ def penalty_summed() -> None:
     each(strategy, lambda x: replica().all_reduce("SUM", jax.numpy.sum(w.read_value() ** 2)))  # here
 
 
+def penalty_in_the_gradient() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return jax.numpy.square(x @ w - x[:, 0]).sum() / 8 + 0.01 * jax.numpy.sum(w ** 2)
+
+    of_loss = jax.jit(jax.grad(loss))
+    strategy = four()
+    w = weights(strategy, Aggregation.SUM)
+    each(strategy, lambda x: w.assign_sub(0.01 * np.asarray(of_loss(w.read_value(), np.asarray(x)))))  # here
+
+
+def penalties_in_a_gradient_that_is_not_compiled() -> None:
+    strategy = four()
+    w = weights(strategy)
+
+    def loss(w: Any, x: Any) -> Any:
+        total = jax.numpy.square(x @ w - x[:, 0]).sum() / 8
+        for penalty in (jax.numpy.sum(w ** 2), jax.numpy.abs(w).sum()):
+            total += 0.01 * penalty
+        return total
+
+    def step(x: Any) -> Any:
+        _, of_loss = jax.value_and_grad(loss)(w.read_value(), np.asarray(x))
+        return replica().all_reduce("SUM", of_loss)  # here
+
+    each(strategy, step)
+
+
 def whole_batch_in_each_replica() -> None:
     strategy = four()
     w = weights(strategy, Aggregation.SUM)
@@ -212,6 +239,8 @@ MISTAKES = [
     (27, mean_of_gradients_of_rows_summed, "warns RD38"),
     (27, float_of_a_mean_summed, "warns RD38"),
     (0, penalty_summed, "warns RD37"),
+    (0, penalty_in_the_gradient, "warns RD37"),
+    (0, penalties_in_a_gradient_that_is_not_compiled, "warns RD37"),
     (30, whole_batch_in_each_replica, "warns RD37"),
     (21, trees_of_each_replica, "warns RD52"),
     (27, gradients_of_means_summed, "warns RD38"),
