@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import pickle
 import sys
@@ -418,6 +419,34 @@ def test_right_training_with_a_tape_and_an_optimizer_of_keras_is_left_alone() ->
     assert findings(lambda: each(lambda x: step(x, lambda rows: rows.sum() / 8), strategy=strategy)) == []
     [finding] = findings(lambda: each(lambda x: step(x, lambda rows: rows.mean()), strategy=strategy))
     assert str(finding.message).startswith("[RD38] all_reduce SUM") and " -> gradient (" in str(finding.message)
+    assert "Divide the loss by the size of the global batch: `tf.nn.compute_average_loss(" in str(finding.message)
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_the_logs_of_a_train_step_are_told_of_at_its_line(mean: bool) -> None:
+    tf, strategy = tf_on_pytorch(), four()
+
+    class Model(tf.keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(1)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+        def train_step(self, data: Any) -> Any:
+            losses = tf.square(data[1] - self(data[0]))
+            return {"loss": tf.reduce_mean(losses) if mean else tf.reduce_sum(losses) / 8}  # here
+
+    with strategy.scope():
+        model = Model()
+        model.compile(optimizer=tf.keras.optimizers.SGD(0.01))
+    found = findings(lambda: model.fit(ROWS, ROWS[:, :1], batch_size=8, shuffle=False, verbose=0))
+    assert len(found) == (not mean)
+    for finding in found:
+        assert "[RD39] Strategy.reduce MEAN of the logs of a step of fit" in str(finding.message)
+        assert "Return a mean over the replica's rows" in str(finding.message)
+        assert finding.filename == __file__ and "# here" in linecache.getline(__file__, finding.lineno)
 
 
 @pytest.mark.parametrize("shared", [False, True])

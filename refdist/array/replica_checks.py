@@ -49,6 +49,11 @@ _DIVIDE_BEFORE = ("Divide the sum over the replica's rows by the rows of all rep
 _DIVIDE_THE_LOSS = ("Divide the loss by the size of the global batch: `tf.nn.compute_average_loss(losses, "
                     "global_batch_size=...)`, with a loss for each row.")
 
+# Where `fit` or `evaluate` takes the mean of what a step of the program's returns.
+_LOGS = "Strategy.reduce MEAN of the logs of a step of fit"
+_SHOW_A_MEAN = ("Return a mean over the replica's rows, of which `fit` shows the mean over the replicas, or the result "
+                "of a metric that the step updates.")
+
 _unread: Field[set[str]] = Field("files of the program of which it was said that their text cannot be read", set)
 
 
@@ -141,10 +146,14 @@ def average(result: Any, losses: object, size: int) -> Any:
                                      numbers=numbers))
 
 
-def _is_of_an_optimizer(frame: FrameType | None) -> bool:
+def _is_of_an_optimizer(frame: FrameType) -> bool:
     # Whether Keras's optimizer reduces, and not the program.
-    while frame is not None and call_site.is_ours(module := frame.f_globals.get("__name__", "")):
-        if module == "refdist.tf.keras.optimizers":
+    return _is_through("refdist.tf.keras.optimizers", frame)
+
+
+def _is_through(module: str, frame: FrameType | None) -> bool:
+    while frame is not None and call_site.is_ours(name := frame.f_globals.get("__name__", "")):
+        if name == module:
             return True
         frame = frame.f_back
     return False
@@ -173,6 +182,8 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
     if not isinstance(cell, Refusal):
         return
     per_row = kinds[0].per_row if len({kind.per_row for kind in kinds}) == 1 else 1
+    if attempted.startswith("Strategy.reduce") and _is_through("refdist.tf.keras.trainer", sys._getframe(1)):
+        attempted = _LOGS
     # Elsewhere the program calls `all_reduce`, as the catalogue's advice does.
     fix = (_DIVIDE_THE_LOSS if of_optimizer else _RETURN_BOTH if attempted.startswith("Strategy.reduce") else
            _DIVIDE_BEFORE if "aggregation" in attempted else "")
@@ -201,7 +212,8 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
         case "RD39":
             if not any(_is_normalised(kind, kinds, total) for kind in kinds):
                 _warn("RD39", attempted, f"it is the mean of what each of {total} replicas has a part of: the result "
-                      f"is 1/{total} of the sum", kinds[0], scaled=total, multiplied=True)
+                      f"is 1/{total} of the sum", kinds[0], _SHOW_A_MEAN if attempted == _LOGS else "", scaled=total,
+                      multiplied=True)
         case "RD40":
             counts = {kind.rows for kind in kinds}
             if None not in counts and len(counts) > 1:
@@ -314,11 +326,13 @@ def _is_normalised(kind: ReplicaType, kinds: Sequence[ReplicaType], total: int) 
 
 def _warn(code: str, attempted: str, found: str, kind: ReplicaType, fix: str = "", scaled: int = 0,
           multiplied: bool = False) -> None:
-    site = call_site.that_led_here()
+    called = site = call_site.that_led_here()
+    if attempted == _LOGS:
+        site = (*kind.places()[:1], *called)  # the line of the step, and not that of `fit`
     if not remarks.is_due(code, site):
         return
     files = {place.file for place in kind.places()} | {program(sys._getframe(1)).f_code.co_filename}
-    here = f"{attempted} ({site[0] if site else ''})"
+    here = f"{attempted} ({called[0] if called else ''})"
     chain = " -> ".join([*kind.chain(), here]) if kind is not UNKNOWN else here
     if scaled and (unread := divisors.unread(files, site)):
         if unread not in _unread.value:
