@@ -422,6 +422,32 @@ def test_right_training_with_a_tape_and_an_optimizer_of_keras_is_left_alone() ->
     assert "Divide the loss by the size of the global batch: `tf.nn.compute_average_loss(" in str(finding.message)
 
 
+@pytest.mark.parametrize("op", ["SUM", "MEAN"])
+def test_a_loss_that_keras_has_scaled_is_a_part_of_a_sum(op: str) -> None:
+    tf, strategy = tf_on_pytorch(), four()
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+        optimizer = tf.keras.optimizers.SGD(0.01)
+    squares = tf.keras.losses.MeanSquaredError()
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = squares(x[:, :1], model(x))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    def program() -> None:
+        [loss] = each(step, strategy=strategy)
+        strategy.reduce(op, loss, axis=None)
+
+    found = [str(finding.message) for finding in findings(program)]
+    assert len(found) == (op == "MEAN")
+    for message in found:
+        assert message.startswith("[RD39] Strategy.reduce MEAN: ") and "the result is 1/4 of the sum" in message
+        assert "-> loss of Keras (" in message
+        assert message.endswith("Use SUM: what each replica contributes is divided by the number of all rows.")
+
+
 @pytest.mark.parametrize("mean", [False, True])
 def test_the_logs_of_a_train_step_are_told_of_at_its_line(mean: bool) -> None:
     tf, strategy = tf_on_pytorch(), four()

@@ -54,6 +54,8 @@ _LOGS = "Strategy.reduce MEAN of the logs of a step of fit"
 _SHOW_A_MEAN = ("Return a mean over the replica's rows, of which `fit` shows the mean over the replicas, or the result "
                 "of a metric that the step updates.")
 
+_DIVIDED_BEFORE = "Use SUM: what each replica contributes is divided by the number of all rows."
+
 _unread: Field[set[str]] = Field("files of the program of which it was said that their text cannot be read", set)
 
 
@@ -80,7 +82,7 @@ class Contributing:
         self.leaves = nest.flatten(value) if nest.is_nested(value) else [value]
         self.kinds = [type_of_contribution(leaf) for leaf in self.leaves]
         self.result = result
-        self.of_optimizer = _is_of_an_optimizer(sys._getframe(1))
+        self.of_optimizer = _reduces_for("optimizer", sys._getframe(1))
 
     def __call__(self, calls: Sequence[Any]) -> Sequence[Any]:
         executions = [call.execute for call in calls]
@@ -133,27 +135,28 @@ def argument(leaf: Any) -> Any:
     return typed(leaf, source(Of.SAME, _WHOLE)) if type_of(leaf) is UNKNOWN else leaf
 
 
-def average(result: Any, losses: object, size: int) -> Any:
-    """What `nn.compute_average_loss` gives, with its type: a sum over the replica's rows, divided by those of all.
+def average(result: Any, losses: object, size: int, step: str = "compute_average_loss") -> Any:
+    """A sum over the replica's rows that is divided by those of all, with its type.
 
     Where the size is the number of the replica's own rows it is a mean over them.
+
+    Args:
+        result: the sum, divided.
+        losses: of the rows.
+        size: by which it is divided.
+        step: what gives it.
     """
     kind = type_of(losses)
     if kind.of is not Of.ROWS or kind.back != np.ndim(losses):  # type: ignore[arg-type]
         return result
     of, numbers = (Of.MEAN, ()) if size == kind.rows else (Of.SUM, ((Operation.DIVIDE, float(size)),))
-    return typed(result, ReplicaType(of, "compute_average_loss", program(sys._getframe(1)), kind, kind.rows,
-                                     numbers=numbers))
+    return typed(result, ReplicaType(of, step, program(sys._getframe(1)), kind, kind.rows, numbers=numbers))
 
 
-def _is_of_an_optimizer(frame: FrameType) -> bool:
-    # Whether Keras's optimizer reduces, and not the program.
-    return _is_through("refdist.tf.keras.optimizers", frame)
-
-
-def _is_through(module: str, frame: FrameType | None) -> bool:
-    while frame is not None and call_site.is_ours(name := frame.f_globals.get("__name__", "")):
-        if name == module:
+def _reduces_for(what: str, frame: FrameType | None) -> bool:
+    # Whether a module with this mark, and not the program, has called what runs.
+    while frame is not None and call_site.is_ours(frame.f_globals.get("__name__", "")):
+        if frame.f_globals.get("_reduces_for") == what:
             return True
         frame = frame.f_back
     return False
@@ -182,7 +185,7 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
     if not isinstance(cell, Refusal):
         return
     per_row = kinds[0].per_row if len({kind.per_row for kind in kinds}) == 1 else 1
-    if attempted.startswith("Strategy.reduce") and _is_through("refdist.tf.keras.trainer", sys._getframe(1)):
+    if attempted.startswith("Strategy.reduce") and _reduces_for("fit", sys._getframe(1)):
         attempted = _LOGS
     # Elsewhere the program calls `all_reduce`, as the catalogue's advice does.
     fix = (_DIVIDE_THE_LOSS if of_optimizer else _RETURN_BOTH if attempted.startswith("Strategy.reduce") else
@@ -212,8 +215,9 @@ def check(reducing: Reducing, kinds: Sequence[ReplicaType], attempted: str, tota
         case "RD39":
             if not any(_is_normalised(kind, kinds, total) for kind in kinds):
                 _warn("RD39", attempted, f"it is the mean of what each of {total} replicas has a part of: the result "
-                      f"is 1/{total} of the sum", kinds[0], _SHOW_A_MEAN if attempted == _LOGS else "", scaled=total,
-                      multiplied=True)
+                      f"is 1/{total} of the sum", kinds[0], _SHOW_A_MEAN if attempted == _LOGS else
+                      _DIVIDED_BEFORE if any(operation is Operation.DIVIDE for operation, _ in kinds[0].numbers) else
+                      "", scaled=total, multiplied=True)
         case "RD40":
             counts = {kind.rows for kind in kinds}
             if None not in counts and len(counts) > 1:

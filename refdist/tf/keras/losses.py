@@ -16,7 +16,8 @@ from keras.src import backend, ops
 from keras.src.losses import loss as keras_losses
 
 from refdist import errors
-from refdist.core import call_site, context_stack
+from refdist.array import replica_checks
+from refdist.core import call_site, checks, context_stack
 from refdist.core.rules.options import ReduceOp
 from refdist.tf.keras.seams import replace
 
@@ -33,6 +34,8 @@ class Share(NamedTuple):
     total: int
     told: set[str]
 
+
+_DIVIDING = ("sum_over_batch_size", "mean")  # of which Keras's losses divide by the replicas
 
 # The share of the step that runs; None in code that is not a step of `fit` or `evaluate`.
 share: ContextVar[Share | None] = ContextVar("share of the batch", default=None)
@@ -74,7 +77,12 @@ def _reduce_values(original: Callable[..., Any]) -> Callable[..., Any]:
         if share.get() is not None and reduction == "mean_with_sample_weight" and sample_weight is not None:
             return ops.divide_no_nan(total, ops.cast(_of_all(ops.sum(sample_weight)), total.dtype))
         # Keras returns the losses of an empty share as they are.
-        return original(values, sample_weight, reduction) if values.shape[0] else total
+        loss = original(values, sample_weight, reduction) if values.shape[0] else total
+        if checks.types.value and share.get() is None and reduction in _DIVIDING:
+            # Keras divides by the number of replicas, too.
+            rows = values.shape[0] * replica.num_replicas_in_sync
+            return replica_checks.average(loss, values, rows, "loss of Keras")
+        return loss
     return reduce_values
 
 

@@ -29,6 +29,8 @@ from refdist.tf.keras.seams import replace
 from refdist.tf.keras.variables import HeldVariable, StrategyVariable, of_strategy
 from refdist.variables.variable import Variable
 
+_reduces_for = "optimizer"  # see array/replica_checks
+
 _CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
 
 

@@ -28,6 +28,8 @@ from refdist.tf.keras.seams import replace
 from refdist.tf.keras.variables import StrategyVariable
 from refdist.variables.values import DistributedValues
 
+_reduces_for = "fit"  # see array/replica_checks
+
 _Trainer: Any = torch_trainer.TorchTrainer
 _SHARES = "the rows of a batch are"
 
