@@ -128,6 +128,31 @@ def test_an_interrupt_at_any_moment_does_not_leave_a_collective_under_way(tmp_pa
     assert 3 <= done.stdout.count("interrupted\n") < 10
 
 
+@pytest.mark.parametrize("sums", ["shared", "sent"])
+def test_after_a_handler_s_error_between_two_waits_the_next_collective_is_an_error(sums: str, tmp_path: Path) -> None:
+    """It went on where the others were in the middle of the one before; some got a sum of both, without a word."""
+    done = mpiexec(2, str(HERE / "broken_off.py"), "between", FOLDER=str(tmp_path), REFDIST_SUMS=sums)
+    assert done.returncode == 70
+    assert re.match(r"worker 0: TimeoutError\(\)\nworker 0: .*\[RD22\] Strategy.reduce \(.*: TimeoutError has broken "
+                    r"off call 2 of this worker, Strategy.reduce \(", done.stdout)
+    assert not re.search("^worker 1", done.stdout, re.MULTILINE)
+
+
+def test_after_a_collective_to_which_a_worker_came_too_late_the_next_one_is_an_error(tmp_path: Path) -> None:
+    done = mpiexec(2, str(HERE / "broken_off.py"), "late", FOLDER=str(tmp_path))
+    assert done.returncode == 70
+    late = r"\[RD01\] Strategy.reduce \(.*: not all workers arrived within 0.1 s:"
+    assert re.match(rf"worker 0: .*{late}.*\nworker 0: .*\[RD22\] Strategy.reduce \(.* has broken off call 2 of this "
+                    rf"worker, Strategy.reduce \(.*\), which the other workers make:.*{late}.*[^.]\. Let the program",
+                    done.stdout)
+
+
+def test_after_a_collective_whose_result_is_an_error_the_next_one_is_made(tmp_path: Path) -> None:
+    done = mpiexec(2, str(HERE / "broken_off.py"), "after", FOLDER=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.split()) == ["2.0"] * 10 + ["overflow"] * 6 + ["unreadable"] * 4
+
+
 def test_after_an_interrupted_collective_the_next_one_is_an_error(tmp_path: Path) -> None:
     """The others took what it had contributed to the one that was broken off for its part of the next one."""
     done = mpiexec(2, str(HERE / "broken_off.py"), "interrupt", FOLDER=str(tmp_path))

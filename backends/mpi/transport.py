@@ -106,10 +106,8 @@ def _whole(collective: Callable[Concatenate[MPITransport, CollectiveCall, P], T]
                 raise errors.error("RD22", str(call), self._broken_off, "Let the program end, and start the job again "
                                    "from its last checkpoint.")
             return collective(self, call, *args, **kwargs)
-        except Exception:
-            raise
-        except BaseException as error:  # KeyboardInterrupt
-            if begun is not None and self._count != begun:
+        except BaseException as error:
+            if begun is not None and self._count != begun and self._exchanged != self._count:
                 self._break_off(error)
             raise
         finally:
@@ -142,6 +140,8 @@ class MPITransport(ConnectableTransport):
         self._process = os.getpid()
         self._level = _level()
         self._count = 0
+        # The last call of which the others wait for nothing more, noted before what may then raise an error.
+        self._exchanged = 0
         self._alone = threading.RLock()  # held while a collective is under way
         self._broken_off = ""  # which one was, and by what
         self._fingerprints: dict[tuple[object, ...], int] = {}
@@ -216,10 +216,6 @@ class MPITransport(ConnectableTransport):
             watch.speaks()
             watch.told(self._failed())
             raise self._lost() from error
-        except Exception as error:
-            if not getattr(error, "on_every_worker", False):  # of a signal handler
-                self._break_off(error)
-            raise
         watch.waits = False
 
     def _overlapping(self, call: CollectiveCall) -> errors.RefdistError:
@@ -228,9 +224,11 @@ class MPITransport(ConnectableTransport):
                             "Make the collective calls of a worker one after another, in one thread.")
 
     def _break_off(self, error: BaseException) -> None:
-        # MPI has what this worker contributes, and would take it for that to the next call.
+        # The others would take what this worker contributes to the next call for a part of this one.
         self._broken_off = (f"{type(error).__name__} has broken off call {self._count} of this worker, "
                             f"{self._watch.status()}, which the other workers make")
+        if isinstance(error, errors.RefdistError):  # which the program may have caught, and not shown
+            self._broken_off += f":\n{error}".removesuffix(".")
 
     def _poll(self, request: Request) -> None:
         if request.Test():
@@ -341,8 +339,10 @@ class MPITransport(ConnectableTransport):
         return known
 
     def _difference(self, call: CollectiveCall) -> errors.RefdistError:
+        headers = self._exchange_raw(header_of(call))
+        self._exchanged = self._count
         try:
-            compare(self._exchange_raw(header_of(call)))
+            compare(headers)
         except errors.RefdistError as error:
             return error
         return on_every_worker(errors.error(
@@ -369,8 +369,10 @@ class MPITransport(ConnectableTransport):
         return np.split(everything, ends[:-1])
 
     def _all(self, call: CollectiveCall, data: bytes) -> Sequence[bytearray | memoryview]:
-        """The data of all workers."""
-        return self._data(data, self._rendezvous(call, data))
+        """The data of all workers; nothing more is exchanged in this call."""
+        everyone = self._data(data, self._rendezvous(call, data))
+        self._exchanged = self._count
+        return everyone
 
     def _data(self, data: bytes | Bytes, sizes: tuple[int, ...]) -> Sequence[bytearray | memoryview]:
         # Of all workers, after the rendezvous.
@@ -405,6 +407,7 @@ class MPITransport(ConnectableTransport):
             layout = self._reducer.begin(parts)
             self._rendezvous(call)
             totals, bits = self._reducer.sum(layout, ordered)
+            self._exchanged = self._count
             report(bits, "add")
             return totals
 
@@ -421,9 +424,12 @@ class MPITransport(ConnectableTransport):
         data = self._written(b"", columns, nbytes) if scalar is None else scalar.tobytes()
         sizes = self._rendezvous(call, data)
         if nbytes <= _INLINE and sizes == (nbytes,) * self.size:
+            self._exchanged = self._count
             return _added(columns, *self._inline) if scalar is None else [
                 _scalars_added(self._scalars_of(scalar.dtype))]
-        return _added(columns, self._data(data, sizes), [0] * self.size)
+        everyone = self._data(data, sizes)
+        self._exchanged = self._count
+        return _added(columns, everyone, [0] * self.size)
 
     def _scalars_of(self, dtype: np.dtype[np.generic]) -> HostArray:
         scalars = self._scalars.get(dtype)
@@ -459,6 +465,8 @@ class MPITransport(ConnectableTransport):
         head = pickle.dumps((shapes, parts if text else None, nbytes if small else -1))
         data = self._written(head, parts, nbytes) if small else head
         received = self._data(data, self._rendezvous(call, data))
+        if text:
+            self._exchanged = self._count
         everyone = [pickle.loads(theirs) for theirs in received]
         if text:
             return concatenated([theirs for _, theirs, _ in everyone], axis)
