@@ -205,6 +205,12 @@ def without_openmpi_s(text: str) -> str:
     return re.sub(r"^-{74}\nprterun detected that [\s\S]*?\n-{74}\n", "", text, flags=re.MULTILINE)
 
 
+def ranks_of(label: str) -> list[int]:
+    """The workers that a label names: "worker 1", "workers 0, 2" or "workers 0-2"."""
+    ranges = [part.partition("-") for part in re.sub("workers? ", "", label).split(", ") if part]
+    return [rank for first, _, last in ranges for rank in range(int(first), int(last or first) + 1)]
+
+
 def put_together(text: str) -> str:
     """The report with what several workers say alike once, which they do not on a busy machine: it waits for 0.3 s."""
     blocks: list[tuple[str, list[str]]] = []
@@ -213,15 +219,14 @@ def put_together(text: str) -> str:
         if not blocks or blocks[-1][0] != label:
             blocks.append((label, []))
         blocks[-1][1].append(body)
-    alone = {str(task): task for task in (task_of(rank, 3) for rank in range(3))}
     tasks: dict[str, list[Task]] = {}
     for label, lines in blocks:
-        if label in alone:
-            tasks.setdefault("\n".join(lines), []).append(alone[label])
+        if ranks := ranks_of(label):
+            tasks.setdefault("\n".join(lines), []).extend(task_of(rank, 3) for rank in ranks)
     together = []
     for label, lines in blocks:
         body = "\n".join(lines)
-        if label not in alone:
+        if not ranks_of(label):
             together.append(prefixed(label, body) if label else body + "\n")
         elif body in tasks:
             together.append(prefixed(named(tasks.pop(body)), body))
