@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ from refdist.conformance import report as reports
 from refdist.conformance.__main__ import main
 from refdist.conformance.trainers import clauses, expected, report, verdicts
 from refdist.conformance.trainers.table import table
+from refdist.conformance.trainers.testees import trainer_jobs
 
 SCHEMA = json.loads(Path(reports.__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
 RIGHT, MISTAKE = "return sum(part * count for part, count in zip(parts, counts, strict=True)) / sum(counts)", \
@@ -44,7 +46,7 @@ def test_a_run_is_a_report_beside_those_of_the_suite(testee: Path, capsys: pytes
     made = reports.read(Path("told"))
     assert fault(json.loads(Path("told/report.json").read_text()), SCHEMA) is None
     [(name, rows)] = made["implementations"].items()
-    assert name == "mine 1.0" and made["runs"][name]["cases"] == {"MUST": 33, "SHOULD": 4}
+    assert name == "mine 1.0" and made["runs"][name]["cases"] == {"MUST": 38, "SHOULD": 5}
     assert {row["case"]: row["outcome"] for row in rows} == {
         "rows-once": "passed", "uneven-end": "failed", "clip-by-value": "skipped"}
     assert rows[0]["seconds"] > 0.0 and "0.75 times its weight" in rows[1]["message"]
@@ -54,7 +56,7 @@ def test_a_run_is_a_report_beside_those_of_the_suite(testee: Path, capsys: pytes
     remark, [clause] = made["clauses"]["uneven-end"]["remark"], clauses.chosen(["uneven-end"])
     assert f". The mistake that is made: {clause.mistake[:-1]}. Otherwise: {clause.caveats[0].page}, " in remark
     assert json.loads(Path("told/badge.json").read_text()) == {
-        "schemaVersion": 1, "label": "trainers", "message": "1 of 33 MUST", "color": "yellow"}
+        "schemaVersion": 1, "label": "trainers", "message": "1 of 38 MUST", "color": "yellow"}
     assert f"{testee}\" --clause uneven-end`\n" in Path("told/report.md").read_text()
     assert Path("told/report.html").read_text() == page.render(made)
 
@@ -149,6 +151,29 @@ def test_a_line_that_cannot_be_understood_is_refused_before_a_trainer_is_started
     assert problem in capsys.readouterr().err and not (tmp_path / "started").exists()
     assert main([*command, str(tmp_path / "missing")]) == 4
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_place_in_a_command_that_stands_for_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trainers", "--command", "torchrun --nproc-per-node {replica} mine.py"]) == 4
+    assert "--command has {replica}, and only {replicas} stands for something" in capsys.readouterr().err
+
+
+def test_a_testee_to_begin_with_needs_no_file_that_is_not_written(tmp_path: Path) -> None:
+    assert main(["trainers", "--write-testee", str(tmp_path)]) == 0
+    written = {file.stem for file in tmp_path.iterdir()}
+    beside = {file.stem for file in (Path(clauses.__file__).parent / "testees").glob("*.py")}
+    imported = {line.split()[1] for file in tmp_path.iterdir() for line in file.read_text().splitlines()
+                if line.startswith(("from ", "import "))}
+    assert {"testee", "ddp"} <= written and imported & beside <= written
+
+
+def test_the_page_names_all_that_a_testee_may_be_able_to_do() -> None:
+    page_of_trainers = (Path(__file__).parents[1] / "docs" / "testing-a-trainer.md").read_text(encoding="utf-8")
+    listed = page_of_trainers.split("Names are the fields ")[1].split("; any other")[0]
+    schema = json.loads(Path(clauses.__file__).with_name("jobs.schema.json").read_text(encoding="utf-8"))
+    kinds = {layer["properties"]["kind"]["const"] for layer in schema["$defs"].values()
+             if "kind" in layer.get("properties", {})} - {"dense"}
+    assert {*re.findall("`([a-z_0-9]+)`", listed)} == {*trainer_jobs.PLAIN} | kinds | {"layers"}
 
 
 @pytest.mark.slow

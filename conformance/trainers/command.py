@@ -1,4 +1,4 @@
-"""The command `trainers --command "torchrun --nproc-per-node 2 mine.py"`: tests a program that trains.
+"""The command `trainers --command "torchrun --nproc-per-node {replicas} mine.py"`: tests a program that trains.
 
 Exit status: 0 where nothing is wrong, 1 where something is, 2 interrupted, 3 where a report could not be written after
 the run, 4 wrong usage or a trainer that cannot be started, 5 where not one clause could be judged.
@@ -7,6 +7,7 @@ the run, 4 wrong usage or a trainer that cannot be started, 5 where not one clau
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +21,14 @@ from ..options import quoted
 from ..protocol import Unusable
 from . import clauses, jobs
 from .last_failed import LastFailed
-from .runner import LIMIT, Result, run
+from .runner import LIMIT, PLACE, Result, run
 
 JUNIT = "--junitxml"
 TESTEES = Path(__file__).parent / "testees"
-# What is written for a testee to begin with: itself, what all testees need, and what makes a model from a job.
-WRITTEN = ("testee.py", "trainer_jobs.py", "numpy_model.py", "torch_model.py", "jax_model.py", "keras_model.py")
+# What is written for a testee to begin with: itself, what all testees need, what makes a model from a job, and a whole
+# testee with a process for each replica.
+WRITTEN = ("testee.py", "trainer_jobs.py", "numpy_model.py", "torch_model.py", "jax_model.py", "keras_model.py",
+           "ddp.py", "torch_loop.py", "caveats.py")
 
 
 def write_testee(folder: Path) -> None:
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(f"{COMMAND} trainers", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--command", metavar="COMMAND", help="starts the trainer; the file of jobs becomes its last "
-                        "argument, and {replicas} in it the number of replicas")
+                        f"argument, and {PLACE} in it the number of replicas")
     parser.add_argument("--clause", action="append", default=[], metavar="NAME",
                         help="only this clause; may be repeated")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS",
@@ -87,6 +90,8 @@ def main(arguments: Sequence[str]) -> int:
         except ModuleNotFoundError as error:
             raise ValueError(f"answers are judged with {error.name}, which is not installed: run `pip install "
                              f"{error.name}`") from None
+        if other := [name for name in re.findall(r"(?<!\$)\{\w+\}", asked.command or "") if name != PLACE]:
+            raise ValueError(f"--command has {other[0]}, and only {PLACE} stands for something: the number of replicas")
         known = expected.read(asked.expected_failures) if asked.expected_failures else {}
         if asked.report:
             page.check(asked.report)
