@@ -7,7 +7,7 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
@@ -130,20 +130,31 @@ class OneWorker:
 Make = Callable[[int, int], tuple[ClusterCoordinator, OneWorker]]
 
 
+def end() -> None:
+    """Ends the worker of the last job, and lets the thread rest that looks after its channels."""
+    if (fleet := processes._fleet.value) is not None:
+        fleet.waiting.rest = threading.Event().wait  # type: ignore[method-assign]
+        for worker in fleet.there:
+            worker.work.close()
+            worker.control.close()
+
+
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Make:
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes a coordinator of a job."""
     spec = refdist.train.ClusterSpec(CLUSTER)
     monkeypatch.setattr(processes, "_LOOK", 0.1)  # after which goes on what an interrupt has broken off
 
     def make(returns: int, deaths: int) -> tuple[ClusterCoordinator, OneWorker]:
+        end()
         peers = OneWorker(returns, deaths)
         monkeypatch.setattr(jobs.current, "value", jobs.Job(Task(CHIEF, 0), spec, peers))  # type: ignore[arg-type]
         monkeypatch.setattr(processes._fleet, "value", None)
         resolver = refdist.cluster_resolver.SimpleClusterResolver(spec, task_type="chief", task_id=0)
         return ClusterCoordinator(refdist.ParameterServerStrategy(resolver)), peers
 
-    return make
+    yield make
+    end()
 
 
 def until(ready: Callable[[], bool], what: str) -> None:
