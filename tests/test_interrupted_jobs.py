@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import socket
 import threading
@@ -67,6 +68,7 @@ class OneWorker:
         goes: set when it may die, or a function may fail.
         told: set when a function is to stop.
         stops: set when one may do so.
+        threads: of the worker, each time that it was started.
     """
 
     seconds = HANG
@@ -75,6 +77,7 @@ class OneWorker:
         self.returns = returns
         self.deaths = deaths
         self.taken = 0
+        self.threads: list[threading.Thread] = []
         self.goes, self.told, self.stops = threading.Event(), threading.Event(), threading.Event()
         self._returned: Callable[[Task, Any], object] = lambda *_: None
         self.channels = {Task(WORKER, 0): self._started(), Task("ps", 0): [self._pair()[0]]}
@@ -85,7 +88,8 @@ class OneWorker:
 
     def _started(self) -> list[SocketChannel]:
         (work, its_work), (control, its_control) = self._pair(), self._pair()
-        threading.Thread(target=self._serve, args=(its_work, its_control), daemon=True).start()
+        self.threads.append(threading.Thread(target=self._serve, args=(its_work, its_control), daemon=True))
+        self.threads[-1].start()
         return [work, control]
 
     def _serve(self, work: SocketChannel, control: SocketChannel) -> None:
@@ -130,31 +134,51 @@ class OneWorker:
 Make = Callable[[int, int], tuple[ClusterCoordinator, OneWorker]]
 
 
-def end() -> None:
-    """Ends the worker of the last job, and lets the thread rest that looks after its channels."""
-    if (fleet := processes._fleet.value) is not None:
-        fleet.waiting.rest = threading.Event().wait  # type: ignore[method-assign]
-        for worker in fleet.there:
+def end(fleet: processes.Fleet, peers: OneWorker) -> None:
+    """Ends a job, whose files and threads a program has until it ends; the one that looks after the channels rests."""
+    resting = threading.Event()
+
+    def rest() -> None:
+        resting.set()
+        threading.Event().wait()
+
+    fleet.waiting.rest = rest  # type: ignore[method-assign]
+    fleet.wake()
+    assert resting.wait(HANG)
+    peers.deaths = 0
+    peers.goes.set()
+    peers.stops.set()
+    while running := [thread for thread in peers.threads if thread.is_alive()]:
+        for worker in (*fleet.there, *fleet._returned):
             worker.work.close()
             worker.control.close()
+        running[0].join(0.1)
+    fleet._events.close()
+    os.close(fleet._wake)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes a coordinator of a job."""
+    """Makes a coordinator of a job, and ends the one before."""
     spec = refdist.train.ClusterSpec(CLUSTER)
     monkeypatch.setattr(processes, "_LOOK", 0.1)  # after which goes on what an interrupt has broken off
+    last: list[OneWorker] = []
+
+    def end_the_last() -> None:
+        if last:
+            assert processes._fleet.value is not None
+            end(processes._fleet.value, last.pop())
 
     def make(returns: int, deaths: int) -> tuple[ClusterCoordinator, OneWorker]:
-        end()
-        peers = OneWorker(returns, deaths)
+        end_the_last()
+        last.append(peers := OneWorker(returns, deaths))
         monkeypatch.setattr(jobs.current, "value", jobs.Job(Task(CHIEF, 0), spec, peers))  # type: ignore[arg-type]
         monkeypatch.setattr(processes._fleet, "value", None)
         resolver = refdist.cluster_resolver.SimpleClusterResolver(spec, task_type="chief", task_id=0)
         return ClusterCoordinator(refdist.ParameterServerStrategy(resolver)), peers
 
     yield make
-    end()
+    end_the_last()
 
 
 def until(ready: Callable[[], bool], what: str) -> None:

@@ -474,9 +474,13 @@ class MPITransport(ConnectableTransport):
         if all(behind >= 0 for *_, behind in everyone):
             return concatenated([_arrays(theirs, len(theirs) - behind, parts, of) for theirs, (of, _, behind)
                                  in zip(received, everyone, strict=True)], axis)
-        joined = self._joined(parts, of_all, axis)
-        return joined or [self._gather_column(column, [theirs[i] for theirs in of_all], axis)
-                          for i, column in enumerate(parts)]
+        if joined := self._joined(parts, of_all, axis):
+            return joined
+        shapes_of = [[theirs[i] for theirs in of_all] for i in range(len(parts))]
+        gathered = [self._gather_column(column, theirs) for column, theirs in zip(parts, shapes_of, strict=True)]
+        self._exchanged = self._count
+        return [_along(data, theirs, column[0].dtype, axis)
+                for column, data, theirs in zip(parts, gathered, shapes_of, strict=True)]
 
     def _joined(self, parts: list[list[HostArray]], shapes: Sequence[list[list[tuple[int, ...]]]],
                 axis: int) -> list[HostArray]:
@@ -505,21 +509,12 @@ class MPITransport(ConnectableTransport):
         return [] if everything is None else [
             frozen(everything[low:high].view(dtype).reshape(whole)) for *_, low, high, dtype, whole in places]
 
-    def _gather_column(self, column: list[HostArray], shapes: list[list[tuple[int, ...]]], axis: int) -> HostArray:
+    def _gather_column(self, column: list[HostArray], shapes: list[list[tuple[int, ...]]]) -> list[Bytes]:
+        # The arrays of each worker, one after the other.
         dtype = column[0].dtype
         flat = [part.reshape(-1).view(np.uint8) for part in column]
-        gathered = self._gather_bytes(flat[0] if len(flat) == 1 else np.concatenate(flat),
-                                      [sum(map(math.prod, theirs)) * dtype.itemsize for theirs in shapes])
-        first_shape, *other_shapes = (shape for theirs in shapes for shape in theirs)
-        if math.prod(first_shape[:axis]) == 1:
-            # Nothing comes before the axis, so they already lie one after another.
-            length = sum(shape[axis] for shape in (first_shape, *other_shapes))
-            everything: Any = gathered[0].base
-            whole = *first_shape[:axis], length, *first_shape[axis + 1:]
-            result: HostArray = frozen(everything.view(dtype).reshape(*whole))
-            return result
-        return concatenated([[_unpacked(data, theirs, dtype)]
-                             for data, theirs in zip(gathered, shapes, strict=True)], axis)[0]
+        return self._gather_bytes(flat[0] if len(flat) == 1 else np.concatenate(flat),
+                                  [sum(map(math.prod, theirs)) * dtype.itemsize for theirs in shapes])
 
     @_whole
     def broadcast(self, call: CollectiveCall, array: Array) -> Any:
@@ -616,6 +611,20 @@ def _as_sent(part: Array) -> HostArray:
         return part
     array = np.asarray(part, order="C")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _along(gathered: list[Bytes], shapes: list[list[tuple[int, ...]]], dtype: np.dtype[np.generic],
+           axis: int) -> HostArray:
+    # The arrays of all workers, joined along an axis.
+    first_shape, *other_shapes = (shape for theirs in shapes for shape in theirs)
+    if math.prod(first_shape[:axis]) == 1:
+        # Nothing comes before the axis, so they already lie one after another.
+        length = sum(shape[axis] for shape in (first_shape, *other_shapes))
+        everything: Any = gathered[0].base
+        result: HostArray = frozen(everything.view(dtype).reshape(*first_shape[:axis], length, *first_shape[axis + 1:]))
+        return result
+    return concatenated([[_unpacked(data, theirs, dtype)] for data, theirs in zip(gathered, shapes, strict=True)],
+                        axis)[0]
 
 
 def _unpacked(data: Bytes, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np.generic]) -> list[HostArray]:
