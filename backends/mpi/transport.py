@@ -465,13 +465,14 @@ class MPITransport(ConnectableTransport):
         head = pickle.dumps((shapes, parts if text else None, nbytes if small else -1))
         data = self._written(head, parts, nbytes) if small else head
         received = self._data(data, self._rendezvous(call, data))
-        if text:
-            self._exchanged = self._count
         everyone = [pickle.loads(theirs) for theirs in received]
+        all_small = all(behind >= 0 for *_, behind in everyone)
+        if text or all_small:
+            self._exchanged = self._count
         if text:
             return concatenated([theirs for _, theirs, _ in everyone], axis)
         of_all = [of for of, *_ in everyone]
-        if all(behind >= 0 for *_, behind in everyone):
+        if all_small:
             return concatenated([_arrays(theirs, len(theirs) - behind, parts, of) for theirs, (of, _, behind)
                                  in zip(received, everyone, strict=True)], axis)
         if joined := self._joined(parts, of_all, axis):
