@@ -153,6 +153,8 @@ def end(fleet: processes.Fleet, peers: OneWorker) -> None:
             worker.work.close()
             worker.control.close()
         running[0].join(0.1)
+    for channel in peers.channels[Task("ps", 0)]:
+        channel.close()
     fleet._events.close()
     os.close(fleet._wake)
 
