@@ -244,8 +244,8 @@ def test_what_differs_is_marked_and_stands_beside_what_was_expected(shown) -> No
 
 def test_hostile_text_is_shown_as_text(shown) -> None:
     rows = [row(case, "failed", HOSTILE) for case in SOME if case.clause.name == "all_reduce.mean"]
-    for row in rows:
-        row.update(reason=HOSTILE, expected=HOSTILE, found=HOSTILE + "!", output=HOSTILE)
+    for hostile in rows:
+        hostile.update(reason=HOSTILE, expected=HOSTILE, found=HOSTILE + "!", output=HOSTILE)
     browser = shown(made({HOSTILE: rows, "another": rows[1:]}), fragment="#all_reduce.mean")
     assert browser.value("typeof window.hacked") == "undefined"
     assert browser.value("[document.images.length, document.scripts.length]") == [0, 2]
