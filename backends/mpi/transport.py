@@ -465,9 +465,11 @@ class MPITransport(ConnectableTransport):
         head = pickle.dumps((shapes, parts if text else None, nbytes if small else -1))
         data = self._written(head, parts, nbytes) if small else head
         received = self._data(data, self._rendezvous(call, data))
+        if text:
+            self._exchanged = self._count
         everyone = [pickle.loads(theirs) for theirs in received]
         all_small = all(behind >= 0 for *_, behind in everyone)
-        if text or all_small:
+        if all_small:
             self._exchanged = self._count
         if text:
             return concatenated([theirs for _, theirs, _ in everyone], axis)
