@@ -440,9 +440,9 @@ def test_a_loss_that_keras_has_scaled_is_a_part_of_a_sum(op: str) -> None:
         [loss] = each(step, strategy=strategy)
         strategy.reduce(op, loss, axis=None)
 
-    found = [str(finding.message) for finding in findings(program)]
-    assert len(found) == (op == "MEAN")
-    for message in found:
+    messages = [str(finding.message) for finding in findings(program)]
+    assert len(messages) == (op == "MEAN")
+    for message in messages:
         assert message.startswith("[RD39] Strategy.reduce MEAN: ") and "the result is 1/4 of the sum" in message
         assert "-> loss of Keras (" in message
         assert message.endswith("Use SUM: what each replica contributes is divided by the number of all rows.")
@@ -467,9 +467,9 @@ def test_the_logs_of_a_train_step_are_told_of_at_its_line(mean: bool) -> None:
     with strategy.scope():
         model = Model()
         model.compile(optimizer=tf.keras.optimizers.SGD(0.01))
-    found = findings(lambda: model.fit(ROWS, ROWS[:, :1], batch_size=8, shuffle=False, verbose=0))
-    assert len(found) == (not mean)
-    for finding in found:
+    warnings_of_fit = findings(lambda: model.fit(ROWS, ROWS[:, :1], batch_size=8, shuffle=False, verbose=0))
+    assert len(warnings_of_fit) == (not mean)
+    for finding in warnings_of_fit:
         assert "[RD39] Strategy.reduce MEAN of the logs of a step of fit" in str(finding.message)
         assert "Return a mean over the replica's rows" in str(finding.message)
         assert finding.filename == __file__ and "# here" in linecache.getline(__file__, finding.lineno)

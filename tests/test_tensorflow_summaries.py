@@ -26,7 +26,7 @@ def tf() -> Iterator[Any]:
 
 
 def _events(folder: Path) -> list[bytes]:
-    # What stands in the one file of a folder after the time of each event.
+    # The events in the only file of a folder, without their times.
     (path,) = (path for path in folder.iterdir() if path.name.startswith("events.out.tfevents."))
     events = list(records(str(path), None))
     assert all(event[0] == 9 and struct.unpack("<d", event[1:9])[0] > 1.7e9 for event in events)
@@ -301,3 +301,11 @@ def test_fit_writes_for_tensorboard_what_it_writes_on_tensorflow(tf: Any, tmp_pa
     ([[-0.5, 0.5, 2.0]], "uint8", [0, 127, 255]), ([[-5, 2**30]], "uint8", [0, 128])])
 def test_an_image_is_cut_to_what_a_dtype_holds(tf: Any, numbers: Any, dtype: str, saturated: list[int]) -> None:
     assert tf.image.convert_image_dtype([numbers], dtype, saturate=True).numpy().ravel().tolist() == saturated
+
+
+@pytest.mark.parametrize(("odd", "counts"), [(np.nan, [0.0, 0.0]), (np.inf, [2.0, 0.0])])
+def test_what_is_not_finite_is_in_no_part_of_a_histogram(tf: Any, tmp_path: Path, odd: float,
+                                                         counts: list[float]) -> None:
+    """Weights of a training that has gone wrong are what somebody looks at."""
+    (event,) = _written(tf, tmp_path, lambda: tf.summary.histogram("h", [1.0, odd, 3.0], step=1, buckets=2))
+    assert np.frombuffer(event[event.index(b"\x22\x30") + 2:][:48]).reshape(2, 3)[:, 2].tolist() == counts

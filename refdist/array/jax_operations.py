@@ -220,10 +220,10 @@ def with_added(added: ReplicaType, values: Sequence[Value], facts: Sequence[Fact
     Returns:
         LOST where something else was made of such a sum, as where a penalty is taken away again.
     """
-    made = [kind for kind in _kinds([Value(fact, ()) for fact in facts]) if kind.of is Of.BOTH]
-    if added is LOST or (not made and any(kind.of is Of.BOTH for kind in _kinds(values))):
+    sums = [kind for kind in _kinds([Value(fact, ()) for fact in facts]) if kind.of is Of.BOTH]
+    if added is LOST or (not sums and any(kind.of is Of.BOTH for kind in _kinds(values))):
         return LOST
-    for kind in made:
+    for kind in sums:
         added = _with_numbers_of(kind, added)
     return added
 

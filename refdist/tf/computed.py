@@ -56,7 +56,7 @@ def pair(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def alike(values: Iterable[Any]) -> list[Any]:
-    """Some tensors of one dtype; what is no tensor has that of a tensor beside it.
+    """Tensors of one dtype; what is not a tensor is converted to the dtype of a tensor beside it.
 
     Raises:
         RD05: tensors of different dtypes, or a list or number that does not become the dtype of the others.

@@ -239,7 +239,7 @@ def record_if(condition: Any) -> Iterator[None]:
 
 
 def should_record_summaries() -> Any:
-    """Whether a summary would be written here: there is a writer, no condition against it, and no earlier replica.
+    """Whether a summary would be written here: there is a writer, `record_if` allows it, and no replica comes before.
 
     Source: tf.summary.should_record_summaries.
     """
@@ -410,9 +410,10 @@ def _counted(values: Any, buckets: int) -> Any:
         edges, counts[-1] = np.full(buckets + 1, largest), values.size
     else:
         width = (largest - smallest) / buckets
-        places = np.minimum(np.floor((values - smallest) / width).astype(np.int64), buckets - 1)
-        counts = np.bincount(places, minlength=buckets).astype(np.float64)
-        edges = np.append(smallest + width * np.arange(buckets), largest)
+        with np.errstate(invalid="ignore"):  # of NaN and infinite elements, which are in no part
+            places = np.minimum(np.floor((values - smallest) / width).astype(np.int64), buckets - 1)
+            edges = np.append(smallest + width * np.arange(buckets), largest)
+        counts = np.bincount(places[places >= 0], minlength=buckets).astype(np.float64)
     return np.stack([edges[:-1], edges[1:], counts], axis=1)
 
 
